@@ -1,7 +1,7 @@
 #!/bin/bash
-# Makes the Debian package, installs it, uses it as a user who is not root, and removes it again.
+# Makes the Debian package, checks it, installs it, uses it as a user who is not root, and removes it.
 #
-# Usage: tests/deb.sh        as root; needs cargo-deb (see packaging/deb)
+# Usage: tests/deb.sh        as root; needs cargo-deb (see packaging/deb), lintian and systemd
 #
 # The script works on a temporary copy of the machine's folders, in a private network: it leaves
 # nothing behind.
@@ -26,11 +26,21 @@ ip link set lo up
 
 fail() { echo "$0: $*" >&2; exit 1; }
 
+# The description names what the README names.
+description=$(dpkg-deb --field "$package" Description)
+while read -r protocol; do
+    [[ ${description,,} == *"* ${protocol,,}"* ]] || fail "the description does not name $protocol"
+done < <(sed -n '/^## Protocols/,/^## A/s/^- \*\*\(.*\)\*\*.*/\1/p' README.md)
+
+lintian --fail-on error --tag-display-limit 0 "$package" ||
+    fail "lintian found errors"
+
 dpkg --install "$package" >/dev/null
-[[ $(getcap /usr/bin/streamgauge) == *cap_net_raw=ep ]] || fail "it has no capability"
+[[ $(getcap /usr/bin/streamgauge) == *cap_net_raw=p ]] || fail "it has no capability"
 for file in man/man1/streamgauge-run.1.gz bash-completion/completions/streamgauge \
     zsh/vendor-completions/_streamgauge fish/vendor_completions.d/streamgauge.fish \
-    doc/streamgauge/examples/rtsp-vod.yaml doc/streamgauge/copyright; do
+    doc/streamgauge/examples/rtsp-vod.yaml doc/streamgauge/copyright \
+    doc/streamgauge/changelog.Debian.gz doc/streamgauge/THIRD-PARTY.txt; do
     [[ -s /usr/share/$file ]] || fail "/usr/share/$file is not there"
 done
 bash -n /usr/share/bash-completion/completions/streamgauge
@@ -47,6 +57,23 @@ import json, sys
 report = json.load(open("report.json"))
 sys.exit(report["verdict"]["result"] != "pass")' || fail "the report says something else"
 
+unit=streamgauge-runner.service
+systemd-analyze verify --man=no --recursive-errors=no "$unit" || fail "the unit is wrong"
+[[ $(systemctl --root=/ is-enabled "$unit" || true) == disabled ]] || fail "the unit is enabled"
+# The command of the unit, without systemd. It parses its options, and finds no certificate.
+AT='' OPTIONS=''
+# shellcheck source=/dev/null
+. /etc/default/streamgauge-runner
+command=$(sed -n 's/^ExecStart=//p' "/lib/systemd/system/$unit")
+[[ -n $AT && -n $OPTIONS ]] || fail "the settings of the unit are empty"
+said=$(CREDENTIALS_DIRECTORY=/nowhere AT=$AT OPTIONS=$OPTIONS bash -c "$command" 2>&1) && fail "it runs"
+[[ $said == *"/nowhere/runner.pem"* ]] || fail "the unit's command is wrong: $said"
+
+# A file that the administrator has changed stays until the package is purged.
+echo 'OPTIONS="--name runner-1"' >>/etc/default/streamgauge-runner
 dpkg --remove streamgauge >/dev/null
 [[ ! -e /usr/bin/streamgauge ]] || fail "it is still there"
+grep -q 'runner-1' /etc/default/streamgauge-runner || fail "settings were removed"
+dpkg --purge streamgauge >/dev/null
+[[ ! -e /etc/default/streamgauge-runner ]] || fail "settings are still there"
 echo "installed, used and removed: $(basename "$package")"

@@ -225,7 +225,7 @@ def run(quick, hurries):
         else:
             lane = protocol if folder.name == "protocol" else others
             lane.append(Program(name, [*NICE, executable], folder))
-    scripts = ["test_truth.py", "test_bench.py", "test_kubernetes.py"]
+    scripts = ["test_truth.py", "test_bench.py", "test_kubernetes.py", "test_ci.py"]
     python = [
         Program(name, ["env", f"STREAMGAUGE={command}", sys.executable, f"tests/{name}"])
         for name in scripts

@@ -436,7 +436,8 @@ class Program(unittest.TestCase):
             text = run(command_name, "--help")
             # An option, and its value if it takes one.
             line = r"^ +(?:-\w, )?(--[a-z-]+)( <[A-Z:=|]+>)?"
-            options = dict(re.findall(line, text, re.MULTILINE))
+            # The first one: a text that continues with the name of an option comes after it.
+            options = dict(reversed(re.findall(line, text, re.MULTILINE)))
             usage = re.search(r"^Usage: streamgauge \w+(.*)$", text, re.MULTILINE)[1]
             places = len(re.findall(r"<\w+>", re.sub(r"--\S+ <\w+>", "", usage)))
             positional = []

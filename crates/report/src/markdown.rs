@@ -84,8 +84,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> Result<(), ReportError> {
     }
     writeln!(
         out,
-        "
-streamgauge {}, seed {}{}",
+        "\nstreamgauge {}, seed {}{}",
         safe(&report.version_text()),
         run.seed,
         received_by(report)

@@ -276,8 +276,9 @@ impl RunningLevels<'_> {
             ends,
             change: Change {
                 population: self.population,
-                begin,
-                over: load::last_start(load).map_or(Duration::ZERO, Time::since_start),
+                begin: begin + load.after,
+                over: load::last_start(load)
+                    .map_or(Duration::ZERO, |last| last.since_start() - load.after),
                 clients,
             },
         })

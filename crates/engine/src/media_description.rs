@@ -157,6 +157,7 @@ fn request_descriptions(
                 clients: some.len() as u64,
             },
             rejoin: false,
+            after: Duration::ZERO,
         };
         let plan = WorkerPopulation {
             name: population.name.clone(),

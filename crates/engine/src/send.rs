@@ -167,6 +167,7 @@ impl RunningSources {
                 clients: urls.len() as u64,
             },
             rejoin: false,
+            after: Duration::ZERO,
         };
         let client: MakeClient = Arc::new(move |url, identity| {
             let own = settings.iter().find(|own| own.target.to_string() == url);

@@ -154,6 +154,7 @@ mod tests {
                 over: Duration::from_secs(10),
             },
             rejoin: false,
+            after: Duration::ZERO,
         };
         let levels = [3, 4, 6, 8, 20].map(|second| holds.wanted(&ramp, at(second)));
         assert_eq!(levels, [4, 5, 5, 6, 8]);
@@ -163,6 +164,7 @@ mod tests {
                 max_clients: 100,
             },
             rejoin: false,
+            after: Duration::ZERO,
         };
         assert_eq!(holds.wanted(&arrivals, at(20)), 21);
     }

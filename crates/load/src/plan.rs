@@ -14,13 +14,12 @@ pub fn wanted(load: &Load, at: Time) -> u64 {
         Shape::Arrivals {
             per_second,
             max_clients,
-        } => ArrivalRate::new(*per_second)
-            .arrived(at)
+        } => arrived(*per_second, load.after, at)
             .min(u128::from(*max_clients))
             .try_into()
             .unwrap_or(*max_clients),
-        shape => {
-            let pieces = pieces(shape);
+        _ => {
+            let pieces = pieces(load);
             pieces
                 .iter()
                 .rev()
@@ -34,12 +33,11 @@ pub fn wanted(load: &Load, at: Time) -> u64 {
 /// arrivals: the number that have arrived, turned away or not.
 pub fn started(load: &Load, at: Time) -> u64 {
     match &load.shape {
-        Shape::Arrivals { per_second, .. } => ArrivalRate::new(*per_second)
-            .arrived(at)
+        Shape::Arrivals { per_second, .. } => arrived(*per_second, load.after, at)
             .try_into()
             .unwrap_or(u64::MAX),
-        shape => {
-            let rises = pieces(shape)
+        _ => {
+            let rises = pieces(load)
                 .into_iter()
                 .filter(|piece| piece.to > piece.from);
             let begun = rises.filter(|piece| piece.begin <= at);
@@ -53,7 +51,7 @@ pub fn started(load: &Load, at: Time) -> u64 {
 /// Start of the last client of the plan, without those that rejoin. `None` for arrivals, which
 /// never end, and for a plan without clients.
 pub fn last_start(load: &Load) -> Option<Time> {
-    let pieces = pieces(&load.shape);
+    let pieces = pieces(load);
     let last = pieces.iter().rfind(|piece| piece.to > piece.from)?;
     Some(last.time_of(last.steps() - 1))
 }
@@ -164,19 +162,20 @@ impl Piece {
 }
 
 /// Pieces of a closed model's plan. Empty for arrivals.
-pub(crate) fn pieces(shape: &Shape) -> Vec<Piece> {
-    match shape {
-        Shape::AtOnce { clients } => vec![Piece::new(Time::ZERO, 0, 0, *clients)],
+pub(crate) fn pieces(load: &Load) -> Vec<Piece> {
+    let first = Time::from_start(load.after);
+    match &load.shape {
+        Shape::AtOnce { clients } => vec![Piece::new(first, 0, 0, *clients)],
         Shape::Ramp { clients, over } => {
-            vec![Piece::new(Time::ZERO, nanos(*over), 0, *clients)]
+            vec![Piece::new(first, nanos(*over), 0, *clients)]
         }
         Shape::OneEvery { clients, every } => {
             let length = nanos(*every).saturating_mul(*clients);
-            vec![Piece::new(Time::ZERO, length, 0, *clients)]
+            vec![Piece::new(first, length, 0, *clients)]
         }
         Shape::Stages(stages) => {
             let mut pieces: Vec<Piece> = Vec::with_capacity(stages.len());
-            let mut begin = Time::ZERO;
+            let mut begin = first;
             let mut level = 0;
             for stage in stages {
                 let mut piece = Piece::new(begin, nanos(stage.over), level, stage.clients);
@@ -199,6 +198,14 @@ pub(crate) fn pieces(shape: &Shape) -> Vec<Piece> {
 
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Number of arrivals by `at`, of which the first is at `after`.
+fn arrived(per_second: f64, after: Duration, at: Time) -> u128 {
+    match at.since_start().checked_sub(after) {
+        Some(elapsed) => ArrivalRate::new(per_second).arrived(Time::from_start(elapsed)),
+        None => 0,
+    }
 }
 
 /// Arrivals at a fixed rate, exact to 10^-12 per second.

@@ -76,6 +76,8 @@ enum StepSource {
     },
     Arrivals {
         rate: ArrivalRate,
+        /// Time of the first arrival.
+        after: Duration,
         /// Arrivals of this worker, counted over all workers.
         arrivals: Slots,
         /// Number of the next one among its own.
@@ -125,6 +127,7 @@ impl Share {
                 max_clients,
             } => StepSource::Arrivals {
                 rate: ArrivalRate::new(*per_second),
+                after: load.after,
                 // A worker without slots gets no arrivals, because it would turn away clients for
                 // whom other workers have slots.
                 arrivals: own.repeated_after(*max_clients),
@@ -132,9 +135,9 @@ impl Share {
                 slot_count: own.count_below(*max_clients),
                 free: BinaryHeap::new(),
             },
-            shape => {
+            _ => {
                 let mut source = StepSource::Plan {
-                    pieces: pieces(shape),
+                    pieces: pieces(load),
                     piece: 0,
                     next: None,
                 };
@@ -163,6 +166,7 @@ impl Share {
         let load = Load {
             shape: Shape::Stages(Vec::new()),
             rejoin,
+            after: Duration::ZERO,
         };
         Share {
             is_open: true,
@@ -340,12 +344,13 @@ impl Share {
             }
             StepSource::Arrivals {
                 rate,
+                after,
                 arrivals,
                 next,
                 slot_count,
                 free,
             } => {
-                let due = rate.time_of(arrivals.nth(*next)?);
+                let due = rate.time_of(arrivals.nth(*next)?) + *after;
                 *next = next.saturating_add(1);
                 let used = self.slots.len() as u64;
                 let unused = (used < *slot_count).then(|| self.own.nth(used)).flatten();
@@ -413,13 +418,15 @@ impl StepSource {
             StepSource::Plan { next, .. } => next.map(|(_, step)| step.at),
             StepSource::Arrivals {
                 rate,
+                after,
                 arrivals,
                 next,
                 ..
             } => arrivals
                 .nth(*next)
                 .map(|number| rate.time_of(number))
-                .filter(|at| *at < Time::NEVER),
+                .filter(|at| *at < Time::NEVER)
+                .map(|at| at + *after),
         }
     }
 

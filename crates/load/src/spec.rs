@@ -22,6 +22,14 @@ pub struct Load {
     /// false.
     #[serde(default)]
     pub rejoin: bool,
+    /// Begin of the plan, after the start of the run. Default: 0s.
+    #[serde(
+        default,
+        with = "measure::units::duration",
+        skip_serializing_if = "Duration::is_zero"
+    )]
+    #[schemars(with = "TimeSpan")]
+    pub after: Duration,
 }
 
 /// Shape of the number of clients over time.
@@ -73,7 +81,8 @@ pub struct Stage {
 
 /// Load as written in a scenario: one of
 /// `{clients: 240}`, `{clients: 240, ramp: 60s}`, `{clients: 240, one_every: 2s}`,
-/// `{stages: [{clients: 100, over: 30s}, ...]}`, `{arrivals: 5/s, max_clients: 500}`.
+/// `{stages: [{clients: 100, over: 30s}, ...]}`, `{arrivals: 5/s, max_clients: 500}`. Each may have
+/// `after: 3s`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadSpec {
@@ -98,6 +107,9 @@ pub struct LoadSpec {
     /// With `arrivals`: maximum number of active clients. Further ones are turned away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_clients: Option<u64>,
+    /// Begin of all this, after the start of the run. Default: 0s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<TimeSpan>,
 }
 
 /// Start of the clients of a load without `ramp` and `one_every`.
@@ -139,6 +151,7 @@ const FORMS: &str = "write one of `{clients: 240}`, `{clients: 240, ramp: 60s}`,
 impl TryFrom<LoadSpec> for Shape {
     type Error = LoadError;
 
+    /// Ignores [`LoadSpec::after`], which is a property of the [`Load`].
     fn try_from(spec: LoadSpec) -> Result<Shape, LoadError> {
         let ways: Vec<&'static str> = [
             ("start", spec.start.is_some()),
@@ -324,22 +337,19 @@ impl Load {
     /// Time at which the plan is complete: the last client has started, or the last stage has
     /// ended. `None` for arrivals.
     pub fn ends(&self) -> Option<Duration> {
-        match &self.shape {
-            Shape::AtOnce { .. } => Some(Duration::ZERO),
-            Shape::Ramp { over, .. } => Some(*over),
+        let length = match &self.shape {
+            Shape::AtOnce { .. } => Duration::ZERO,
+            Shape::Ramp { over, .. } => *over,
             Shape::OneEvery { clients, every } => {
                 let steps = u128::from(clients.saturating_sub(1));
                 let nanos = steps.saturating_mul(every.as_nanos());
-                Some(Duration::from_nanos(
-                    u64::try_from(nanos).unwrap_or(u64::MAX),
-                ))
+                Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
             }
-            Shape::Stages(stages) => Some(
-                stages
-                    .iter()
-                    .fold(Duration::ZERO, |sum, stage| sum.saturating_add(stage.over)),
-            ),
-            Shape::Arrivals { .. } => None,
-        }
+            Shape::Stages(stages) => stages
+                .iter()
+                .fold(Duration::ZERO, |sum, stage| sum.saturating_add(stage.over)),
+            Shape::Arrivals { .. } => return None,
+        };
+        Some(self.after.saturating_add(length))
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use load::{Action, Load, REJOIN_PAUSE, Shape, Share, Stage, divide, period, wanted};
+use load::{
+    Action, Load, REJOIN_PAUSE, Shape, Share, Stage, divide, last_start, period, started, wanted,
+};
 use measure::Time;
 use proptest::prelude::*;
 
@@ -11,6 +13,7 @@ fn closed(shape: Shape) -> Load {
     Load {
         shape,
         rejoin: false,
+        after: Duration::ZERO,
     }
 }
 
@@ -301,6 +304,7 @@ fn rejoining_client_waits_for_the_pause() {
     let load = Load {
         shape: Shape::AtOnce { clients: 1 },
         rejoin: true,
+        after: Duration::ZERO,
     };
     let mut share = Share::new(&load, 0, 1);
     assert!(share.next_action(at(0)).is_some());
@@ -593,8 +597,43 @@ proptest! {
     }
 
     #[test]
+    fn later_begin_moves_the_whole_plan(shape in shape(), after in 0..100_000u64, workers in 1..4u32) {
+        let now = closed(shape);
+        let later = Load { after: millis(after), ..now.clone() };
+        let end = at(20_000);
+        let moved = |(due, action): (Time, Action)| match action {
+            Action::Start { slot, generation, due: planned, rejoins } => {
+                let due_later = planned + millis(after);
+                (due + millis(after), Action::Start { slot, generation, due: due_later, rejoins })
+            }
+            Action::TurnAway { due: planned } => {
+                (due + millis(after), Action::TurnAway { due: planned + millis(after) })
+            }
+            Action::Stop { slot } => (due + millis(after), Action::Stop { slot }),
+        };
+        for worker in 0..workers {
+            let expected: Vec<_> = run(&now, worker, workers, end).into_iter().map(moved).collect();
+            let done = run(&later, worker, workers, end + millis(after));
+            prop_assert_eq!(done, expected);
+        }
+        for time in [0, 1, 999, 5_000, 20_000] {
+            let moved = at(time) + millis(after);
+            prop_assert_eq!(wanted(&later, moved), wanted(&now, at(time)));
+            prop_assert_eq!(started(&later, moved), started(&now, at(time)));
+        }
+        if after > 0 {
+            let before = at(after) - Duration::from_nanos(1);
+            prop_assert_eq!((wanted(&later, before), started(&later, before)), (0, 0));
+        }
+        let ends = now.ends().map(|ends| ends + millis(after));
+        prop_assert_eq!(later.ends(), ends);
+        let last = last_start(&now).map(|last| last + millis(after));
+        prop_assert_eq!(last_start(&later), last);
+    }
+
+    #[test]
     fn with_rejoin_the_level_comes_back(clients in 1..30u64, deaths in proptest::collection::vec((0..30u64, 0..5_000u64), 0..60)) {
-        let load = Load { shape: Shape::AtOnce { clients }, rejoin: true };
+        let load = Load { shape: Shape::AtOnce { clients }, rejoin: true, after: Duration::ZERO };
         let mut share = Share::new(&load, 0, 1);
         let mut deaths = deaths;
         deaths.sort_by_key(|(_, time)| *time);
@@ -609,9 +648,9 @@ proptest! {
     }
 
     #[test]
-    fn loads_are_written_and_read_back(shape in shape(), rejoin: bool) {
+    fn loads_are_written_and_read_back(shape in shape(), rejoin: bool, after in 0..100_000u64) {
         prop_assume!(!matches!(&shape, Shape::Stages(stages) if stages.iter().all(|s| s.clients == 0)));
-        let load = Load { shape, rejoin };
+        let load = Load { shape, rejoin, after: millis(after) };
         let text = serde_json::to_string(&load).expect("plain data");
         let back: Load = serde_json::from_str(&text).expect("what was written");
         prop_assert_eq!(back, load);

@@ -328,7 +328,7 @@ fn levels(population: &Population) -> Vec<(Duration, u64)> {
     let at = |time: Duration| (time, wanted(load, Time::from_start(time)));
     match &load.shape {
         Shape::Stages(stages) => {
-            let mut time = Duration::ZERO;
+            let mut time = load.after;
             let mut levels = vec![at(time)];
             for stage in stages {
                 time = time.saturating_add(stage.over);
@@ -337,9 +337,9 @@ fn levels(population: &Population) -> Vec<(Duration, u64)> {
             levels.dedup();
             levels
         }
-        Shape::Arrivals { .. } => vec![at(Duration::ZERO)],
+        Shape::Arrivals { .. } => vec![at(load.after)],
         _ => {
-            let mut levels = vec![at(Duration::ZERO)];
+            let mut levels = vec![at(load.after)];
             levels.extend(load.ends().map(at));
             levels.dedup();
             levels
@@ -399,6 +399,10 @@ fn population_lines(
             max_clients,
         } => format!("{per_second} clients arrive per second, at most {max_clients} at a time"),
     };
+    let begin = match population.load.after {
+        Duration::ZERO => String::new(),
+        after => format!(", beginning after {}", TimeSpan(after)),
+    };
     let leave = match population.leave {
         Leave::WithRun if has_duration => {
             let stays = population.config.stay_description();
@@ -423,7 +427,7 @@ fn population_lines(
         count => format!("{first} and {} more", count - 1),
     };
     let mut lines = vec![
-        format!("{name}: {how}; they {leave}{rejoin}"),
+        format!("{name}: {how}{begin}; they {leave}{rejoin}"),
         match population.config.publishes() {
             true => format!("{name}: publish over {} to {urls}", plan.protocol),
             false if !plan.media => format!("{name}: {} to {urls}", plan.protocol),

@@ -85,6 +85,7 @@ struct LoadKeys {
     stages: Key<Stages>,
     arrivals: Key<Frequency>,
     max_clients: Key<BoundedInteger<0, { u64::MAX }>>,
+    after: Key<TimeSpan>,
 }
 
 #[derive(Deserialize)]
@@ -220,14 +221,14 @@ pub(crate) fn read(
     if let (Some(_), Some(entry)) = (&link, node.entry("link")) {
         check_urls(&urls, server, entry, problems);
     }
-    let shape = node
+    let load = node
         .get("load")
-        .and_then(|node| shape(node, &join_path(&path, "load"), problems));
-    if let Some(shape) = &shape {
+        .and_then(|node| load(node, &join_path(&path, "load"), rejoin, problems));
+    if let Some(load) = &load {
         let leaves = matches!(leave, Leave::After(_));
         let ends = duration.is_some();
-        check_has_end(node, shape, rejoin, leaves, ends, problems);
-        check_starts(node, shape, duration, problems);
+        check_has_end(node, load, leaves, ends, problems);
+        check_starts(node, load, duration, problems);
     }
     let known = section::keys::<PopulationKeys>();
     let own = |entry: &&Entry| !known.contains(&entry.key.as_str());
@@ -277,10 +278,7 @@ pub(crate) fn read(
         name: entry.key.clone(),
         urls: urls.into_iter().map(|(url, _)| url).collect(),
         pick: pick.unwrap_or(usual),
-        load: Load {
-            shape: shape?,
-            rejoin,
-        },
+        load: load?,
         leave,
         waits_for: keys.waits_for.0.clone(),
         wait_for_publisher: wait(&keys.wait_for_publisher, node, problems),
@@ -308,28 +306,33 @@ fn check_urls(urls: &[(String, &Node)], server: IpAddr, link: &Entry, problems: 
 }
 
 /// Refuses a load whose starts do not fit into the run: another load would be measured.
-fn check_starts(
-    node: &Node,
-    shape: &Shape,
-    duration: Option<Duration>,
-    problems: &mut Vec<Problem>,
-) {
-    let load = Load {
-        shape: shape.clone(),
-        rejoin: false,
-    };
-    let (Some(duration), Some(last)) = (duration, load::last_start(&load)) else {
+fn check_starts(node: &Node, load: &Load, duration: Option<Duration>, problems: &mut Vec<Problem>) {
+    let (Some(duration), Some(written)) = (duration, node.get("load")) else {
         return;
     };
     // A run of `0s` is already reported.
-    if duration.is_zero() || last.since_start() < duration {
+    if duration.is_zero() {
         return;
     }
-    let Some(written) = node.get("load") else {
+    if let Some(entry) = written.entry("after")
+        && load.after >= duration
+    {
+        let text = format!(
+            "the run ends after {}, before the first of these clients starts",
+            TimeSpan(duration)
+        );
+        let problem = Problem::new(&entry.node.origin, text);
+        problems.push(problem.help("let the run last longer, or start the clients sooner"));
+        return;
+    }
+    let Some(last) = load::last_start(load) else {
         return;
     };
+    if last.since_start() < duration {
+        return;
+    }
     let end = Time::from_nanos(Time::from_start(duration).as_nanos().saturating_sub(1));
-    let (started, planned) = (load::started(&load, end), load::started(&load, Time::NEVER));
+    let (started, planned) = (load::started(load, end), load::started(load, Time::NEVER));
     let cause = ["ramp", "one_every", "stages"]
         .iter()
         .find_map(|key| written.entry(key));
@@ -487,14 +490,9 @@ fn leave(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Leave> 
 }
 
 /// Refuses a population that never ends in a run without a duration.
-fn check_has_end(
-    node: &Node,
-    shape: &Shape,
-    rejoin: bool,
-    leaves: bool,
-    ends: bool,
-    problems: &mut Vec<Problem>,
-) {
+fn check_has_end(node: &Node, load: &Load, leaves: bool, ends: bool, problems: &mut Vec<Problem>) {
+    let Load { shape, rejoin, .. } = load;
+    let rejoin = *rejoin;
     let arrivals = matches!(shape, Shape::Arrivals { .. });
     if arrivals
         && rejoin
@@ -543,7 +541,7 @@ fn check_has_end(
 }
 
 /// Reads a load in any of its forms.
-fn shape(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Shape> {
+fn load(node: &Node, path: &str, rejoin: bool, problems: &mut Vec<Problem>) -> Option<Load> {
     let before = problems.len();
     let keys: LoadKeys = section::read_with_foreign_keys(node, path, FORMS, problems)?;
     let start = node.get("start").and_then(|node| {
@@ -574,7 +572,9 @@ fn shape(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Shape> 
             .map(|stages| stages.0.into_iter().filter_map(stage).collect()),
         arrivals: keys.arrivals.0,
         max_clients: keys.max_clients.0.map(|clients| clients.0),
+        after: keys.after.0,
     };
+    let after = spec.after.map_or(Duration::ZERO, |span| span.0);
     let known = section::keys::<LoadKeys>();
     // A key with a wrong value would only be reported as missing.
     let shape = match problems.len() == before {
@@ -593,7 +593,11 @@ fn shape(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Shape> 
         false => None,
     };
     unknown_keys(node, path, known, problems);
-    shape
+    Some(Load {
+        shape: shape?,
+        rejoin,
+        after,
+    })
 }
 
 fn load_problem(node: &Node, error: &load::LoadError, path: &str) -> Problem {

@@ -66,10 +66,11 @@ impl Scenario {
         let duration = self.duration?;
         let name = &population.name;
         if let Shape::Stages(stages) = &population.load.shape {
-            let all: Duration = stages.iter().map(|stage| stage.over).sum();
+            let stages = stages.iter().map(|stage| stage.over);
+            let all = stages.fold(population.load.after, Duration::saturating_add);
             if all > duration {
                 return Some(format!(
-                    "the stages of `{name}` take {}, and the run ends after {}",
+                    "the stages of `{name}` end after {}, and the run ends after {}",
                     TimeSpan(all),
                     TimeSpan(duration)
                 ));
@@ -127,7 +128,7 @@ mod tests {
         let stages = "{stages: [{clients: 5, over: 2s}, {clients: 0, over: 10s}]}";
         let found = warnings(stages, "duration: 5s");
         assert!(
-            found[0].contains("take 12s, and the run ends after 5s"),
+            found[0].contains("end after 12s, and the run ends after 5s"),
             "{found:?}"
         );
         let found = warnings("{clients: 1}", "duration: 5s\nwarm_up: 4.5s");

@@ -402,6 +402,7 @@ mod tests {
         let load = Load {
             shape: Shape::AtOnce { clients: 2 },
             rejoin: false,
+            after: Duration::ZERO,
         };
         let plan = WorkerPopulation {
             name: "toys".to_owned(),

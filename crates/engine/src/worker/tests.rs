@@ -193,6 +193,7 @@ fn plans(
             clients: urls.len() as u64,
         },
         rejoin: false,
+        after: Duration::ZERO,
     };
     let duty = |worker| WorkerPlan {
         populations: vec![WorkerPopulation {

@@ -87,6 +87,7 @@ pub(super) fn one_client(client: MakeClient, leave: Leave) -> WorkerPlan {
     let load = Load {
         shape: Shape::AtOnce { clients: 1 },
         rejoin: false,
+        after: Duration::ZERO,
     };
     let mut duty = idle();
     duty.populations[0].clients = Some(ClientPlan {

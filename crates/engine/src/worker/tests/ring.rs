@@ -80,6 +80,7 @@ fn both_paths(send: impl Fn(&[u16]) + Send + 'static) -> Vec<(u16, StreamSummary
     let load = Load {
         shape: Shape::AtOnce { clients: 2 },
         rejoin: false,
+        after: Duration::ZERO,
     };
     let duties = (0..2).map(|worker| {
         let ports = ports();
@@ -338,6 +339,7 @@ fn window_counts_by_arrival_even_if_the_loop_is_late() {
         let load = Load {
             shape: Shape::AtOnce { clients: 1 },
             rejoin: false,
+            after: Duration::ZERO,
         };
         let ports = ports();
         let duty = WorkerPlan {

@@ -88,6 +88,7 @@ fn heard_of_at(
     let load = Load {
         shape: Shape::AtOnce { clients: 1 },
         rejoin: false,
+        after: Duration::ZERO,
     };
     let ports = ports();
     let settings = RingSettings::new(Family::V4, ports.ports().expect("some"));

@@ -126,6 +126,20 @@ impl TimeCode {
         }
     }
 
+    /// Finds the code in the beginning of a picture in byte stream format (H.264, annex B), behind
+    /// headers of any length.
+    pub fn find_in_stream(bytes: &[u8]) -> Option<TimeCode> {
+        let is_user_data = |&at: &usize| {
+            bytes[at..].starts_with(&UUID)
+                && at >= 3
+                && bytes[at - 3] & 0x1f == SEI
+                && bytes[at - 2] == USER_DATA_UNREGISTERED
+        };
+        let last = bytes.len().checked_sub(UUID.len() + CODE_BYTES)?;
+        let at = (0..=last).find(is_user_data)?;
+        TimeCode::from_bytes(&bytes[at + UUID.len()..])
+    }
+
     fn find_in_aggregate(mut units: &[u8]) -> Option<TimeCode> {
         for _ in 0..UNITS_MAX {
             let [high, low, rest @ ..] = units else {
@@ -190,6 +204,9 @@ mod tests {
             prop_assert_eq!(TimeCode::find(&together), Some(code));
             let position = TimeCode::place(&together).expect("it is there");
             prop_assert_eq!(&together[position..position + CODE_BYTES], &code.to_bytes()[..]);
+            let stream = [&[0, 0, 0, 1, 9, 0xf0, 0, 0, 1][..], &nal, &[0, 0, 1, 0x65]].concat();
+            prop_assert_eq!(TimeCode::find_in_stream(&stream), Some(code));
+            prop_assert_eq!(TimeCode::find_in_stream(&stream[..40]), None);
             // At the end of a frame only.
             let trailer = code.to_trailer();
             for descriptor in [0x00, 0x10, 0x90] {

@@ -24,6 +24,23 @@ pub(crate) const MEDIA_ROWS: &[SummaryRow] = &[
     ),
 ];
 
+/// Delay of pictures with time codes, in transport streams.
+pub(crate) const CODED_PICTURES: &[SummaryRow] = &[
+    SummaryRow::distribution(
+        &[RowCondition::Above("frames_published")],
+        "frame_delay",
+        "p50",
+    ),
+    SummaryRow::text(
+        "frame_loss",
+        &[RowCondition::Above("frames_published")],
+        &[Part::Text(
+            "{frame_loss}   {frames_published-frames_delivered} of {frames_published} missing or \
+             incomplete",
+        )],
+    ),
+];
+
 /// Startup delay. The row is replaced by a note if all clients started in the warm-up.
 pub(crate) const STARTUP_ROWS: &[SummaryRow] = &[
     SummaryRow::text(

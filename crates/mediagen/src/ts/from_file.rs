@@ -202,6 +202,7 @@ impl LoopedStream {
                     Some(_) => ClockMark::Other,
                 },
                 times: time,
+                code: None,
             });
         }
         self.pids = pids.len();

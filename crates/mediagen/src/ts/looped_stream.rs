@@ -72,6 +72,8 @@ pub(super) struct PacketMeta {
     pub(super) clock: ClockMark,
     /// Position of the presentation time, if there is one, and whether a decoding time follows it.
     pub(super) times: Option<(u8, bool)>,
+    /// Position of the numbers of a time code; `None` if the packet has none.
+    pub(super) code: Option<u8>,
 }
 
 /// Clock that a packet's clock reference belongs to.

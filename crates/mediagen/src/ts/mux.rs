@@ -7,6 +7,7 @@ use super::looped_stream::{
     TIME_WRAP, read_time, write_time,
 };
 use super::packet::{Header, PACKET_LEN, PCR_HZ, PCR_WRAP, SYNC, write_pcr};
+use crate::time_code::{CODE_BYTES, TimeCode};
 
 /// Counts time in even fractional steps without accumulating an error.
 #[derive(Clone, Copy, Debug)]
@@ -62,11 +63,14 @@ pub struct Mux {
     /// Number of times the tables have been sent.
     rounds: u64,
     clock_due: u64,
+    /// Time code of the next picture.
+    code: TimeCode,
 }
 
 impl Mux {
-    /// Creates a multiplexer at the beginning of the stream.
-    pub fn new(looped: Arc<LoopedStream>) -> Mux {
+    /// Creates a multiplexer at the beginning of the stream. `source` identifies it in the time
+    /// codes of generated pictures.
+    pub fn new(looped: Arc<LoopedStream>, source: u32) -> Mux {
         Mux {
             slot: Steps::new(8 * PACKET_LEN as u64 * PCR_HZ, looped.rate),
             in_datagram: 0,
@@ -77,8 +81,20 @@ impl Mux {
             table: looped.tables.len(),
             rounds: 0,
             clock_due: 0,
+            code: TimeCode {
+                source,
+                number: 0,
+                nanos: 0,
+            },
             looped,
         }
+    }
+
+    /// Sets the due time of the packets that follow, in nanoseconds since 1970: that of the pictures
+    /// that they begin.
+    #[inline]
+    pub fn set_due(&mut self, nanos: u64) {
+        self.code.nanos = nanos;
     }
 
     /// Produces the next packet of the current datagram. The first packet of each datagram is the
@@ -187,6 +203,11 @@ impl Mux {
                 _ => self.clock_at(now),
             };
             packet[6..12].copy_from_slice(&write_pcr(shows));
+        }
+        if let Some(at) = mark.code {
+            let at = usize::from(at);
+            packet[at..at + CODE_BYTES].copy_from_slice(&self.code.to_bytes());
+            self.code.number = self.code.number.wrapping_add(1);
         }
         if let Some((at, decoding)) = mark.times {
             let later = (begins + self.looped.delay) / 300;

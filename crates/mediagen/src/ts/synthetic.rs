@@ -10,6 +10,7 @@ use super::tables;
 use crate::aac;
 use crate::frame_rate::FrameRate;
 use crate::h264::H264Stream;
+use crate::time_code::{CODE_BYTES, NAL_BYTES, TimeCode};
 use crate::video::{PictureForm, Profile, SettingsError, VideoSettings};
 
 /// Number of the programme, and PIDs of its map and of its video.
@@ -44,6 +45,9 @@ const SHARE: f64 = 0.85;
 
 /// Clock value at the beginning: ten seconds, so that no time becomes negative.
 const CLOCK: u64 = 10 * PCR_HZ;
+
+/// Prefix of a NAL unit in a byte stream (H.264, B.1).
+const START_CODE: [u8; 4] = [0, 0, 0, 1];
 
 /// Access unit delimiter, required at the beginning of each picture in a transport stream (ISO/IEC
 /// 13818-1, 2.14.1; H.264, 7.3.2.4).
@@ -246,23 +250,44 @@ impl LoopedStream {
             // time that is set later.
             let mut bytes = vec![0, 0, 1, 0xe0, 0, 0, 0x84, 0x80, 5];
             bytes.extend([0; 5]);
+            let is_slice = |nal: &Vec<u8>| nal.first().is_some_and(|header| header & 31 <= 5);
+            let headers = nals.iter().take_while(|nal| !is_slice(nal)).count();
+            let (before, slices) = nals.split_at(headers);
+            // The time code follows the parameter sets. Its numbers are set later.
+            let code = TimeCode::default().to_nal();
             for nal in [&DELIMITER[..]]
                 .into_iter()
-                .chain(nals.iter().map(Vec::as_slice))
+                .chain(before.iter().map(Vec::as_slice))
+                .chain([&code[..]])
             {
-                bytes.extend([0, 0, 0, 1]);
+                bytes.extend(START_CODE);
+                bytes.extend(nal);
+            }
+            let code_ends = bytes.len();
+            for nal in slices {
+                bytes.extend(START_CODE);
                 bytes.extend(nal);
             }
             let random_access = nals.len() > 1 && nals[0].first().is_some_and(|nal| nal & 31 == 7);
-            self.pack_unit(&bytes, VIDEO_PID, random_access);
+            let first = self.packets.len();
+            let begins_at = self.pack_unit(&bytes, VIDEO_PID, random_access);
+            // A NAL unit ends with its trailing bits.
+            let code_at = begins_at + code_ends - 1 - CODE_BYTES;
+            assert!(
+                code_at + CODE_BYTES <= PACKET_LEN,
+                "headers and time code fit into the first packet"
+            );
+            self.marks[first].code = Some(code_at as u8);
             ends.push(self.packets.len());
         }
         ends
     }
 
-    fn pack_unit(&mut self, bytes: &[u8], pid: u16, random_access: bool) {
+    /// Splits a unit into packets. Returns its position in the first one.
+    fn pack_unit(&mut self, bytes: &[u8], pid: u16, random_access: bool) -> usize {
         let mut rest = bytes;
         let mut first = true;
+        let mut begins_at = 0;
         while !rest.is_empty() {
             let [high, low] = pid.to_be_bytes();
             let mut packet = [0xff; PACKET_LEN];
@@ -282,6 +307,9 @@ impl LoopedStream {
             }
             let (now, later) = rest.split_at(taken);
             packet[4 + field..].copy_from_slice(now);
+            if first {
+                begins_at = 4 + field;
+            }
             self.packets.push(packet);
             self.marks.push(PacketMeta {
                 at: 0,
@@ -289,10 +317,12 @@ impl LoopedStream {
                 counts: true,
                 clock: ClockMark::None,
                 times: first.then_some(((4 + field + 9) as u8, false)),
+                code: None,
             });
             rest = later;
             first = false;
         }
+        begins_at
     }
 }
 
@@ -317,8 +347,9 @@ fn video_rate(programme: &Programme, tables: usize) -> u64 {
     let payload = room(programme.rate, tables) * (8 * (PACKET_LEN - 4)) as f64;
     let frames =
         f64::from(programme.frame_rate.numerator()) / f64::from(programme.frame_rate.denominator());
-    // Half a packet per picture is stuffing; headers and delimiter take some more bytes.
-    let per_picture = frames * 8.0 * (PACKET_LEN / 2 + 40) as f64;
+    // Half a packet per picture is stuffing; headers, delimiter and time code take some more bytes.
+    let headers = 40 + START_CODE.len() + NAL_BYTES;
+    let per_picture = frames * 8.0 * (PACKET_LEN / 2 + headers) as f64;
     let sound = match programme.audio {
         true => {
             let packets = sound_unit(&aac::silence(sound_bytes()))

@@ -84,6 +84,7 @@ measure::metrics! {
         super::summary::TIMES;
         summary::STARTUP_ROWS;
         super::summary::STREAM;
+        summary::CODED_PICTURES;
         super::summary::ENDS;
         super::summary::CHANNEL_CHANGES;
     }

@@ -131,6 +131,12 @@ impl PopulationKeys for ClientConfig {
         self.publish.as_ref()
     }
 
+    /// Generated pictures have time codes, which servers pass on in other protocols too.
+    fn allows_time_codes(&self) -> bool {
+        let source = self.publish.as_ref();
+        source.is_some_and(|source| source.file.is_none()) && !self.messages
+    }
+
     fn stay_description(&self) -> Option<String> {
         let stays = self.publish.is_some();
         stays.then(|| "stay until the run ends".to_owned())

@@ -156,6 +156,7 @@ measure::metrics! {
         super::summary::PACKETS;
         summary::STARTUP_ROWS;
         super::summary::STREAM;
+        summary::CODED_PICTURES;
     }
     starts {
         AGREED_LATENCY;

@@ -79,6 +79,15 @@ fn mediamtx_passes_on_what_rtmp_and_srt_publish() {
         assert_eq!(count(name), 0, "{name}");
     }
     assert_eq!(report.metric("random_access_delay")["count"], 4);
+    // It makes another transport stream of the media, without stamps, and keeps the time codes.
+    let pictures = count("frames_published");
+    assert!(pictures > 100, "{pictures}");
+    assert_eq!(
+        (count("frames_delivered"), count("expected")),
+        (pictures, 0)
+    );
+    let delay = report.metric("frame_delay");
+    assert!(delay["p50"].as_f64() > Some(2.0), "{delay}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use measure::{Recorder, Time};
 
-use super::SharedMetrics;
+use super::TimeCodeMetrics;
 use mediagen::time_code::TimeCode;
 
 /// Maximum number of open frames with a time code. A receiver keeps fewer frames open.
@@ -52,7 +52,7 @@ impl TimeCodes {
     }
 
     /// Handles the time code of the frame with this timestamp.
-    pub(crate) fn frame_code<M: SharedMetrics>(
+    pub(crate) fn frame_code<M: TimeCodeMetrics>(
         &mut self,
         timestamp: u32,
         code: TimeCode,
@@ -87,7 +87,7 @@ impl TimeCodes {
         self.gap_expected = true;
     }
 
-    fn begin_source<M: SharedMetrics>(&mut self, number: u32, recorder: &mut Recorder) {
+    fn begin_source<M: TimeCodeMetrics>(&mut self, number: u32, recorder: &mut Recorder) {
         self.gap_expected = false;
         self.highest = number;
         self.published += 1;
@@ -103,7 +103,7 @@ impl TimeCodes {
     }
 
     /// Handles the complete arrival of the frame with this timestamp.
-    pub(crate) fn frame_complete<M: SharedMetrics>(
+    pub(crate) fn frame_complete<M: TimeCodeMetrics>(
         &mut self,
         timestamp: u32,
         arrived: Time,
@@ -126,7 +126,7 @@ impl TimeCodes {
 
     /// Handles a frame that the end of the stream truncated. The frame no longer counts as
     /// published, because its fate is unknown.
-    pub(crate) fn frame_truncated<M: SharedMetrics>(
+    pub(crate) fn frame_truncated<M: TimeCodeMetrics>(
         &mut self,
         timestamp: u32,
         recorder: &mut Recorder,

@@ -24,12 +24,14 @@ use mediagen::ts::packet::{Header, NULL_PID, PACKET_LEN, PAT_PID, SYNC};
 use mediagen::ts::stamp::Stamp;
 
 use clock::ProgrammeClock;
+use coded_pictures::CodedPictures;
 use datagrams::{Datagrams, Owner};
 use media_arrivals::MediaArrivals;
 use pids::Pids;
 use tables::{EntryStream, Tables};
 
 mod clock;
+mod coded_pictures;
 mod datagrams;
 mod fast_path;
 mod media_arrivals;
@@ -198,6 +200,7 @@ pub struct TsChecker {
     pids: Pids,
     tables: Tables,
     media_arrivals: MediaArrivals,
+    coded_pictures: CodedPictures,
     /// Start of the picture that is arriving, until there is a random-access point.
     picture_start: Option<Time>,
     clock: ProgrammeClock,
@@ -231,6 +234,7 @@ impl TsChecker {
             pids: Pids::default(),
             tables: Tables::default(),
             media_arrivals: MediaArrivals::default(),
+            coded_pictures: CodedPictures::default(),
             picture_start: None,
             clock: ProgrammeClock::new(config.playout_buffer),
             datagrams: None,
@@ -465,9 +469,29 @@ impl TsChecker {
         if header.unit_start {
             self.media_arrivals
                 .unit(&self.tables, header.pid, at, header.scrambled);
+            self.begin_picture(&header, packet, at, recorder);
+        } else {
+            self.coded_pictures.packet(header.pid, at);
         }
         if self.random_access.is_none() && header.has_payload {
             self.detect_random_access(&header, packet, at, recorder);
+        }
+    }
+
+    /// Looks for a time code in the first packet of a picture.
+    fn begin_picture(
+        &mut self,
+        header: &Header,
+        packet: &[u8; PACKET_LEN],
+        at: Time,
+        recorder: &mut Recorder,
+    ) {
+        let is_video = self.tables.video().is_some_and(|own| own.0 == header.pid);
+        if let Some(wall_clock) = self.wall_clock.filter(|_| is_video && !header.scrambled) {
+            let (first, errors) = ((header.pid, at), self.pids.errors(header.pid));
+            let payload = header.payload_of(packet);
+            self.coded_pictures
+                .begin(first, payload, errors, wall_clock, recorder);
         }
     }
 
@@ -633,6 +657,7 @@ impl TsChecker {
         if self.first_arrival.is_some() {
             recorder.record(m::LONGEST_GAP, self.longest_gap().as_nanos() as u64);
             self.media_arrivals.finish(recorder);
+            self.coded_pictures.finish(recorder);
         }
     }
 

@@ -126,7 +126,7 @@ impl TsFlow {
             u64::try_from(bits.div_ceil(DATAGRAM_BITS.into())).unwrap_or(u64::MAX)
         });
         TsFlow {
-            mux: Mux::new(settings.looped),
+            mux: Mux::new(settings.looped, settings.source as u32),
             stamp: Stamp {
                 packets: PACKETS_PER_DATAGRAM as u8,
                 group: settings.group,
@@ -176,6 +176,8 @@ impl TsFlow {
         if self.buffer.capacity() < DATAGRAM {
             self.buffer.reserve(CHUNK_LEN);
         }
+        let due_nanos = self.wall_clock + due.as_nanos();
+        self.mux.set_due(due_nanos);
         // Space for the stamp, which contains a check of the bytes after it.
         self.buffer.extend_from_slice(&[0; PACKET_LEN]);
         for _ in 1..PACKETS_PER_DATAGRAM {
@@ -183,7 +185,7 @@ impl TsFlow {
             self.mux.next(|packet| room.extend_from_slice(packet));
         }
         self.stamp.check = libdeflater::crc32(&self.buffer[PACKET_LEN..]);
-        self.stamp.due = self.wall_clock + due.as_nanos();
+        self.stamp.due = due_nanos;
         self.buffer[..PACKET_LEN].copy_from_slice(&self.stamp.write());
         let payload: Bytes = self.buffer.split().freeze();
         let header = match self.rtp {

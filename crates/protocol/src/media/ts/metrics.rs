@@ -62,6 +62,17 @@ measure::metrics! {
         /// source's machine and of this machine differ by more than the transit time. They are
         /// excluded from `datagram_delay`.
         STAMPS_AHEAD = "stamps_ahead", Count, "";
+        /// Pictures sent by streamgauge's own publishers and sources, from the first picture whose
+        /// time code arrived, according to the numbers in the time codes. Zero for streams of
+        /// others, and for files.
+        FRAMES_PUBLISHED = "frames_published", Count, "";
+        /// Pictures of `frames_published` that arrived completely, according to the continuity
+        /// counters.
+        FRAMES_DELIVERED = "frames_delivered", Count, "";
+        /// Complete pictures that arrived before the due send time in their time code: the clocks
+        /// of the publisher's machine and of this machine differ by more than the transit time.
+        /// They are excluded from `frame_delay`.
+        TIME_CODES_AHEAD = "time_codes_ahead", Count, "";
         /// Transport packets that arrived in sync.
         TS_PACKETS = "ts_packets", Count, "ISO/IEC 13818-1, 2.4.3.2";
         /// Transport packets except null packets (PID 0x1fff), which only fill a constant bit rate.
@@ -149,6 +160,14 @@ measure::metrics! {
         /// report. If the source is no client of the run, the two clocks (`CLOCK_REALTIME`) must
         /// agree: the delay is wrong by their difference.
         DATAGRAM_DELAY = "datagram_delay", Seconds, "", BetweenClients;
+        /// End-to-end delay of a complete picture: from the due send time of its first packet at a
+        /// streamgauge publisher, which is in the picture's time code, to the arrival of the last
+        /// packet. It survives a server that remultiplexes. Packets of a picture are sent evenly, up
+        /// to the next picture, so the delay includes the time that a picture takes to be sent.
+        /// Between clients of one run on two runners, the delay is wrong by at most the
+        /// `clock_error` in the report. If the publisher is no client of the run, the two clocks
+        /// (`CLOCK_REALTIME`) must agree: the delay is wrong by their difference.
+        FRAME_DELAY = "frame_delay", Seconds, "H.264, D.1.6", BetweenClients;
         /// Distance of each reordered datagram from the highest number at its arrival.
         REORDER_DISTANCE = "reorder_distance", Count, "RFC 4737, 4.2.1";
     }
@@ -162,6 +181,8 @@ measure::metrics! {
         /// of what was sent. A lost datagram and another one sent twice instead count as two. Known
         /// if stamps arrived, of this stream or of others.
         "wrong", Ratio, "", WrongShare(&[EXPECTED, DUPLICATED, LATE, FOREIGN], RECEIVED, DAMAGED);
+        /// Share of the published pictures that did not arrive completely.
+        "frame_loss", Ratio, "", LossRatio(FRAMES_PUBLISHED, FRAMES_DELIVERED);
         /// Media received: transport packets, summed over all streams of the population.
         "bitrate", BitsPerSecond, "", Rate(PAYLOAD_BYTES, 8);
         /// Media received with its framing in the connection, summed over all streams of the

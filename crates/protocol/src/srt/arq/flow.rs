@@ -200,7 +200,7 @@ impl SrtTsFlow {
         });
         SrtTsFlow {
             sender,
-            mux: Mux::new(settings.looped),
+            mux: Mux::new(settings.looped, settings.source as u32),
             stamp: Stamp {
                 packets: PACKETS_PER_DATAGRAM as u8,
                 group: settings.stamp_address,
@@ -264,6 +264,8 @@ impl SrtTsFlow {
         if self.buffer.capacity() < DATAGRAM {
             self.buffer.reserve(CHUNK);
         }
+        let due_nanos = self.wall_clock + due.as_nanos();
+        self.mux.set_due(due_nanos);
         // Space for the stamp, which contains a checksum of the bytes after it.
         self.buffer.extend_from_slice(&[0; PACKET_LEN]);
         for _ in 1..PACKETS_PER_DATAGRAM {
@@ -271,7 +273,7 @@ impl SrtTsFlow {
             self.mux.next(|packet| room.extend_from_slice(packet));
         }
         self.stamp.check = libdeflater::crc32(&self.buffer[PACKET_LEN..]);
-        self.stamp.due = self.wall_clock + due.as_nanos();
+        self.stamp.due = due_nanos;
         self.buffer[..PACKET_LEN].copy_from_slice(&self.stamp.write());
         let payload = self.buffer.split();
         self.stamp.number += 1;

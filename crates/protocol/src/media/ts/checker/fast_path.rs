@@ -91,6 +91,7 @@ impl TsChecker {
                 || self.random_access.is_none()
                     && self.tables.entry().is_some_and(|own| own.0 == pid);
             if !is_table && !is_looked_at && self.pids.continues(pid, word as u8 & 0x0f) {
+                self.coded_pictures.packet(pid, at);
                 return;
             }
         }

@@ -108,6 +108,12 @@ impl Pids {
         });
     }
 
+    /// Number of continuity errors of a PID so far.
+    pub(super) fn errors(&self, number: u16) -> u64 {
+        let index = self.numbers.iter().position(|&other| other == number);
+        index.map_or(0, |index| self.states[index].errors.into())
+    }
+
     pub(super) fn counts(&self) -> impl Iterator<Item = PidCounts> {
         self.numbers
             .iter()

@@ -8,6 +8,7 @@ use crate::metrics::CLIENTS;
 use crate::viewer::VIEWERS;
 use mediagen::ts::packet::write_pcr;
 
+mod coded_pictures;
 mod fast_path;
 mod media_arrivals;
 mod strided;

@@ -8,14 +8,16 @@ use std::fmt;
 
 use mediagen::steps;
 
+mod additional_fields;
 mod cookies;
 mod head;
 mod url;
 
+pub use additional_fields::AdditionalFields;
 pub(crate) use cookies::Cookies;
 pub(crate) use head::{
-    FieldError, FieldRules, HeadReader, RequestLine, TooLong, check_additional_fields, lines,
-    parse_status_line, start_line, write_field, write_head,
+    FieldError, FieldRules, HeadReader, RequestLine, TooLong, lines, parse_status_line, start_line,
+    write_field, write_head,
 };
 pub use head::{Head, Headers, is_token, is_value};
 pub use url::{Url, UrlError};

@@ -23,7 +23,7 @@ const OTHERS: [(&[&str], &str); 4] = [
     ),
     (
         &["file"],
-        "clients need a server: write its URL, or send a file with `publish: {file: FILE}`",
+        "clients need a server: write its URL, or send a file with `publish: {file: FILE}` (in one line `--publish FILE`)",
     ),
 ];
 

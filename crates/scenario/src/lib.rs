@@ -72,7 +72,8 @@ pub use model::{
 };
 pub use network::{Network, VETH_CLIENTS, VETH_SERVER, VETH_SERVER_ADDRESS, VETH_SOURCES};
 pub use one_liner::{
-    ONE_LINER_POPULATION, ONE_LINER_SENDERS, OneLiner, capacity_thresholds, one_liner_population,
+    ONE_LINER_POPULATION, ONE_LINER_PUBLISHERS, ONE_LINER_SENDERS, OneLiner, capacity_thresholds,
+    one_liner_population,
 };
 pub use overrides::{ENVIRONMENT_PREFIX, OptionSetting, Overrides};
 pub use placed_links::PlacedLink;

@@ -1,11 +1,11 @@
 //! Scenarios of a one-line command.
 
-use protocol::registry;
+use protocol::registry::{self, Protocol};
 
 use crate::apply::option_value;
 use crate::error::{Problem, ScenarioError};
-use crate::masking::mask_text;
-use crate::node::{Entry, Node};
+use crate::masking::{MASK, is_public_header, mask_text};
+use crate::node::{Entry, Node, display_text};
 use crate::origin::{Origin, SourceKind, SourceText};
 
 /// Name of a one-liner's population with media: `viewers.loss < 1%`.
@@ -14,21 +14,29 @@ pub const ONE_LINER_POPULATION: &str = "viewers";
 /// Name of a one-liner's population with messages instead of media: `senders.back_pressure < 1%`.
 pub const ONE_LINER_SENDERS: &str = "senders";
 
-/// Returns the name of the population of a one-liner with these URLs.
-pub fn one_liner_population(urls: &[String]) -> &'static str {
-    let first = urls.first().map_or("", String::as_str);
-    match registry::find_by_url(first) {
+/// Name of a one-liner's population that publishes: `publishers.sent_bitrate > 1Mbps`.
+pub const ONE_LINER_PUBLISHERS: &str = "publishers";
+
+/// Returns the name of the population of a one-liner with these URLs. `publishes` is true with
+/// `--publish`.
+pub fn one_liner_population(urls: &[String], publishes: bool) -> &'static str {
+    match protocol_of(urls) {
         Some(protocol) if !protocol.default_config().has_media() => ONE_LINER_SENDERS,
+        _ if publishes => ONE_LINER_PUBLISHERS,
         _ => ONE_LINER_POPULATION,
     }
+}
+
+/// Returns the protocol of the first URL.
+fn protocol_of(urls: &[String]) -> Option<&'static Protocol> {
+    registry::find_by_url(urls.first().map_or("", String::as_str))
 }
 
 /// Returns the thresholds of a search for the capacity of these URLs, if none are given: what
 /// viewers of the protocol notice first.
 pub fn capacity_thresholds(urls: &[String]) -> Vec<String> {
-    let first = urls.first().map_or("", String::as_str);
-    let population = one_liner_population(urls);
-    let config = registry::find_by_url(first).map(|protocol| protocol.default_config());
+    let population = one_liner_population(urls, false);
+    let config = protocol_of(urls).map(|protocol| protocol.default_config());
     let thresholds = config.map_or(&[][..], |config| config.capacity_thresholds());
     let thresholds = thresholds.iter();
     thresholds
@@ -70,6 +78,11 @@ pub struct OneLiner {
     pub seed: Option<String>,
     /// `--workers`: number of worker threads.
     pub workers: Option<String>,
+    /// `--header`: additional header fields, such as `Origin: https://example.org`.
+    pub headers: Vec<String>,
+    /// `--publish`: the clients publish this file, or generated media if it is empty. `None`: they
+    /// play.
+    pub publish: Option<String>,
     /// Pause between two trials of a search for the capacity. `None`: a single run.
     pub search_settle: Option<String>,
 }
@@ -84,10 +97,57 @@ impl OneLiner {
         }
         let name = self.name.clone();
         let name = name.unwrap_or_else(|| mask_text(&self.urls.join(" ")));
-        Ok((self.tree(), name))
+        Ok((self.tree()?, name))
     }
 
-    fn tree(&self) -> Node {
+    /// Returns the entry of `headers`.
+    fn header_fields(&self) -> Result<Option<Entry>, Problem> {
+        const OPTION: &str = "--header";
+        let Some(first) = self.headers.first() else {
+            return Ok(None);
+        };
+        let shown = |field: &str| {
+            // Messages quote the option, and the value may be a secret.
+            let text = match field.split_once(':') {
+                Some((name, _)) if !is_public_header(name) => format!("{OPTION} {name}: {MASK}"),
+                Some(_) => format!("{OPTION} {field}"),
+                None => format!("{OPTION} {MASK}"),
+            };
+            Origin::whole(&SourceText::new(SourceKind::Option, OPTION, text))
+        };
+        let mut fields: Vec<Entry> = Vec::new();
+        for field in &self.headers {
+            let origin = shown(field);
+            let Some((name, value)) = field.split_once(':') else {
+                return Err(Problem::new(&origin, "there is no `:`")
+                    .help("write it as `--header 'NAME: VALUE'`"));
+            };
+            let (name, value) = (name.trim(), value.trim());
+            if fields.iter().any(|other| other.key == name) {
+                let text = format!("`{}` is given twice", display_text(name));
+                return Err(Problem::new(&origin, text).help("leave one of them out"));
+            }
+            let node = Node::scalar(value, origin.clone());
+            fields.push(Entry::new(name, origin, node));
+        }
+        let origin = shown(first);
+        let fields = Node::map(fields, origin.clone());
+        Ok(Some(Entry::new("headers", origin, fields)))
+    }
+
+    /// Returns the entry of `publish`.
+    fn publication(&self) -> Option<Entry> {
+        let file = self.publish.as_ref()?;
+        let node = option_value("--publish", file);
+        let origin = Origin::whole(&node.origin.source);
+        let file = Entry::new("file", origin.clone(), node);
+        let is_generated = self.publish.as_deref() == Some("");
+        let keys = if is_generated { Vec::new() } else { vec![file] };
+        let source = Node::map(keys, origin.clone());
+        Some(Entry::new("publish", origin, source))
+    }
+
+    fn tree(&self) -> Result<Node, Problem> {
         let command = match self.search_settle {
             Some(_) => "capacity",
             None => "load",
@@ -139,6 +199,8 @@ impl OneLiner {
             given("pick", "--pick", &self.pick),
             leave,
             rejoin,
+            self.header_fields()?,
+            self.publication(),
         ];
         let population = map(population.into_iter().flatten().collect());
         let thresholds = (!self.thresholds.is_empty()).then(|| {
@@ -148,11 +210,9 @@ impl OneLiner {
                 .map(|text| option_value("--threshold", text));
             entry("thresholds", Node::list(items.collect(), origin.clone()))
         });
+        let name = one_liner_population(&self.urls, self.publish.is_some());
         let top = [
-            Some(entry(
-                "clients",
-                map(vec![entry(one_liner_population(&self.urls), population)]),
-            )),
+            Some(entry("clients", map(vec![entry(name, population)]))),
             given("duration", "--duration", &self.duration),
             given("warm_up", "--warm-up", &self.warm_up),
             given("seed", "--seed", &self.seed),
@@ -163,6 +223,6 @@ impl OneLiner {
                 .as_ref()
                 .map(|_| entry("capacity", map(Vec::new()))),
         ];
-        map(top.into_iter().flatten().collect())
+        Ok(map(top.into_iter().flatten().collect()))
     }
 }

@@ -259,6 +259,48 @@ fn wrong_argument_is_named() {
 }
 
 #[test]
+fn header_options_are_checked_and_hide_their_values() {
+    let refused = |url: &str, headers: &[&str]| {
+        let line = OneLiner {
+            urls: vec![url.to_owned()],
+            headers: headers.iter().map(|&field| field.to_owned()).collect(),
+            ..OneLiner::default()
+        };
+        let refused = Scenario::from_one_liner(&line, &Overrides::default());
+        lines(&refused.expect_err("it is wrong"))
+    };
+    for (url, headers, expected) in [
+        (
+            "rtmp://h/a/b",
+            &["Origin: https://o"][..],
+            "--header Origin: https://o: `--header` does not apply to clients of these URLs | `--help` shows to which URLs each section of options applies\n",
+        ),
+        (
+            "rtsp://h/a",
+            &["secret"],
+            "--header ***: there is no `:` | write it as `--header 'NAME: VALUE'`\n",
+        ),
+        (
+            "rtsp://h/a",
+            &["X-Key: secret", "X-Key: other"],
+            "--header X-Key: ***: `X-Key` is given twice | leave one of them out\n",
+        ),
+        (
+            "whep+http://h/a/whep",
+            &["X-Key: secret\r\nHost: b"],
+            "--header X-Key: ***: the value of `X-Key` must be one line of printable characters | -\n",
+        ),
+        (
+            "http://h/a",
+            &["content-length: 5"],
+            "--header content-length: ***: the client sets `content-length` itself | remove it\n",
+        ),
+    ] {
+        assert_eq!(refused(url, headers), expected);
+    }
+}
+
+#[test]
 fn option_that_does_not_fit_the_url_is_named() {
     let line = OneLiner {
         urls: vec!["tcp://127.0.0.1:9000".to_owned()],

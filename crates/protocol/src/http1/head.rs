@@ -217,33 +217,6 @@ pub(crate) fn write_head(start_line: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
-/// Checks additional header fields of a request that users configure. `own` are the names of fields
-/// that the client sets itself; `instead` may return an alternative for one of them.
-///
-/// # Errors
-/// The problem and its fix.
-pub(crate) fn check_additional_fields<'a>(
-    fields: impl IntoIterator<Item = (&'a String, &'a String)>,
-    own: &[&str],
-    instead: impl Fn(&str) -> Option<&'static str>,
-) -> Result<(), String> {
-    for (name, value) in fields {
-        if !is_token(name) {
-            return Err(format!("`{name}` cannot be the name of a header field"));
-        }
-        if !is_value(value) {
-            return Err(format!(
-                "the value of `{name}` must be one line of printable characters"
-            ));
-        }
-        if let Some(own) = own.iter().find(|own| own.eq_ignore_ascii_case(name)) {
-            let help = instead(own).unwrap_or("remove it");
-            return Err(format!("the client sets `{name}` itself; {help}"));
-        }
-    }
-    Ok(())
-}
-
 /// Returns `true` if the text is a token, which can be the name of a header field (RFC 9110,
 /// 5.6.2).
 pub fn is_token(text: &str) -> bool {

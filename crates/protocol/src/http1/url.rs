@@ -96,6 +96,14 @@ impl Url {
         self.target == other.target && origin(self) == origin(other)
     }
 
+    /// Returns `true` if credentials for this URL may be sent to `other`: it has the same host and
+    /// port, and is not in plain text if this one has TLS.
+    pub fn shares_credentials_with(&self, other: &Url) -> bool {
+        self.host.eq_ignore_ascii_case(&other.host)
+            && self.port == other.port
+            && (other.secure || !self.secure)
+    }
+
     /// Resolves the target of a redirect, absolute or relative to this URL (RFC 9110, 10.2.2),
     /// escaped as [`resolve`] does. Credentials are kept only for the same host and port, and not
     /// from TLS to plain text.
@@ -111,8 +119,7 @@ impl Url {
         if url.authority == self.authority {
             url.host.clone_from(&self.host);
         }
-        let same = url.host == self.host && url.port == self.port;
-        if url.credentials.is_none() && same && (url.secure || !self.secure) {
+        if url.credentials.is_none() && self.shares_credentials_with(&url) {
             url.credentials.clone_from(&self.credentials);
         }
         Ok(url)

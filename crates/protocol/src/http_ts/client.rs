@@ -205,12 +205,12 @@ impl Client {
             ("Accept-Encoding", "identity"),
             ("Connection", "close"),
         ];
-        let own = |(name, value): (&'_ String, &'_ String)| (name.clone(), value.clone());
-        let further: Vec<(String, String)> = self.config.headers.iter().map(own).collect();
+        let named = self.visited.first().unwrap_or(&self.current_url);
+        let is_named_server = named.shares_credentials_with(&self.current_url);
+        let further: Vec<(&str, &str)> = self.config.headers.of_request(is_named_server).collect();
         let is_there = |wanted: &str| {
-            further
-                .iter()
-                .any(|(name, _)| name.eq_ignore_ascii_case(wanted))
+            let mut names = further.iter().map(|(name, _)| name);
+            names.any(|name| name.eq_ignore_ascii_case(wanted))
         };
         if !is_there("Accept") {
             headers.push(("Accept", "*/*"));
@@ -225,11 +225,7 @@ impl Client {
         if let Some(cookies) = cookies.as_deref().filter(|_| !is_there("Cookie")) {
             headers.push(("Cookie", cookies));
         }
-        headers.extend(
-            further
-                .iter()
-                .map(|(name, value)| (name.as_str(), value.as_str())),
-        );
+        headers.extend(further);
         let version = self.config.http_version.version();
         let bytes = http1::write_request("GET", &self.current_url, version, &headers);
         cx.recorder.add(m::REQUESTS, 1);

@@ -1,6 +1,5 @@
 //! Scenario keys of clients for transport streams over HTTP.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::duration_range::DurationRange;
-use crate::http1::{self, Url, Version};
+use crate::http1::{self, AdditionalFields, Url, Version};
 use crate::redirect_policy::RedirectPolicy;
 use crate::tls::TlsConfig;
 use crate::viewer::ServedWell;
@@ -81,8 +80,10 @@ pub struct ClientConfig {
     pub follow: RedirectPolicy,
     /// HTTP version of requests: `"1.1"` (default) or `"1.0"`.
     pub http_version: HttpVersion,
-    /// Additional header fields of the request, by name.
-    pub headers: BTreeMap<String, String>,
+    /// Additional header fields of each request, by name, such as `{Origin: "https://a.org"}`. Those
+    /// with credentials (`Authorization`, `Cookie`) are sent only to the host and port of the URL.
+    /// Default: none.
+    pub headers: AdditionalFields,
     /// Value of `User-Agent`. Default: `streamgauge/` and the version.
     pub user_agent: String,
     /// Channel changes during playback: `{every: 5s}`, or `{every: 2s..10s, count: 20}`. The client
@@ -111,7 +112,7 @@ impl Default for ClientConfig {
             served_well: ServedWell::default(),
             follow: RedirectPolicy::default(),
             http_version: HttpVersion::default(),
-            headers: BTreeMap::new(),
+            headers: AdditionalFields::default(),
             user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
             zap: None,
             tls: TlsConfig::default(),
@@ -147,7 +148,8 @@ impl ClientConfig {
             return Err(("user_agent", text));
         }
         let instead = |own: &str| (own == "User-Agent").then_some("write `user_agent`");
-        http1::check_additional_fields(&self.headers, &RESERVED_HEADERS, instead)
+        self.headers
+            .check(&RESERVED_HEADERS, instead)
             .map_err(|text| ("headers", text))?;
         if let Some(zap) = &self.zap {
             let wrong = |text: &str| Err(("zap", text.to_owned()));

@@ -1,8 +1,8 @@
 //! Message client: connects, exchanges the greeting, and hands the connection over.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use measure::Time;
@@ -19,7 +19,7 @@ use crate::metrics as clients;
 use crate::seeds::derive_seed;
 use crate::session::exchange::ExchangeEnd;
 use crate::session::{
-    ChannelId, CloseReason, Context, Input, Open, Outcome, Output, Port, Session,
+    ChannelId, CloseReason, Context, Input, Note, Open, Outcome, Output, Port, Session,
 };
 use crate::websocket::{self as ws, ClientHandshake};
 
@@ -39,6 +39,8 @@ pub struct ClientPlan {
     script: Arc<ClientScript>,
     steps: Vec<PreparedStep>,
     wall_nanos: u64,
+    /// Answers to the offer of subprotocols that an event has reported.
+    reported_subprotocols: Mutex<BTreeSet<Option<String>>>,
 }
 
 /// A prepared step of the greeting.
@@ -60,14 +62,6 @@ impl ClientPlan {
         wall_clock: Duration,
     ) -> Result<ClientPlan, String> {
         let target = Target::parse(url).map_err(|error| error.to_string())?;
-        for (key, is_written) in [
-            ("headers", !config.headers.is_empty()),
-            ("subprotocols", !config.subprotocols.is_empty()),
-        ] {
-            if is_written && !target.is_websocket() {
-                return Err(format!("`{key}` needs a `ws` or `wss` URL"));
-            }
-        }
         let script = ClientScript::new(config, target.is_websocket(), wall_clock)?;
         let steps = config.greeting.iter().map(|step| {
             Ok(match step {
@@ -85,7 +79,32 @@ impl ClientPlan {
             target,
             script: Arc::new(script),
             wall_nanos: u64::try_from(wall_clock.as_nanos()).unwrap_or(0),
+            reported_subprotocols: Mutex::default(),
         })
+    }
+
+    /// Counts the server's choice of a subprotocol. The first client with a choice reports it by an
+    /// event.
+    fn report_subprotocol(&self, cx: &mut Context<'_>, chosen: Option<&str>) {
+        if self.config.subprotocols.is_empty() {
+            return;
+        }
+        let counter = match chosen {
+            Some(_) => m::SUBPROTOCOLS_CHOSEN,
+            None => m::SUBPROTOCOLS_DECLINED,
+        };
+        cx.recorder.add(counter, 1);
+        // A panic in here leaves the set unchanged.
+        let reported = &self.reported_subprotocols;
+        let mut reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.insert(chosen.map(str::to_owned)) {
+            let text = match chosen {
+                Some(chosen) => format!("{} chose the subprotocol `{chosen}`", self.target),
+                None => format!("{} chose none of the offered subprotocols", self.target),
+            };
+            let kind = "subprotocol";
+            cx.out.push_back(Output::Note(Note { kind, text }));
+        }
     }
 }
 
@@ -188,10 +207,7 @@ impl Client {
                     ..
                 } = &self.plan.config;
                 let offered: Vec<&str> = subprotocols.iter().map(String::as_str).collect();
-                let further: Vec<(&str, &str)> = headers
-                    .iter()
-                    .map(|(name, value)| (name.as_str(), value.as_str()))
-                    .collect();
+                let further: Vec<(&str, &str)> = headers.of_request(true).collect();
                 let (upgrade, request) =
                     ClientHandshake::begin_with(url, &offered, &further, self.seed);
                 send(cx, request);
@@ -347,9 +363,10 @@ impl Greeting {
                 .read_response(&mut bytes)
                 .map_err(|why| (Failure::WebSocketRefused, why))?
             {
-                true => self.upgrade = None,
+                true => plan.report_subprotocol(cx, upgrade.protocol()),
                 false => return Ok(false),
             }
+            self.upgrade = None;
         }
         // The queue exists for one call only: bytes received are read once.
         let mut messages: VecDeque<Vec<u8>> = VecDeque::new();

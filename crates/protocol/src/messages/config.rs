@@ -1,6 +1,5 @@
 //! Scenario keys of message clients.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::framing::{self, DELIMITER_BYTES_MAX, LengthPrefix};
 use super::template::{MESSAGE_BYTES_MAX, Template};
-use crate::http1;
+use crate::http1::{self, AdditionalFields};
 use crate::session::Pace;
 use crate::tls::TlsConfig;
 use crate::websocket::ClientHandshake;
@@ -144,8 +143,8 @@ pub struct ClientConfig {
     /// Additional header fields of the WebSocket request, by name, such as
     /// `{Origin: "https://example.org"}`. `Authorization` and `User-Agent` replace the client's
     /// own. Default: none.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "AdditionalFields::is_empty")]
+    pub headers: AdditionalFields,
     /// Time limit for connecting, including name resolution. Default 5s.
     pub connect_timeout: TimeSpan,
     /// Time limit for the greeting, including the handshake of a WebSocket. Default 10s.
@@ -181,7 +180,7 @@ impl Default for ClientConfig {
             greeting: Vec::new(),
             websocket_text: None,
             subprotocols: Vec::new(),
-            headers: BTreeMap::new(),
+            headers: AdditionalFields::default(),
             connect_timeout: seconds(5),
             greeting_timeout: seconds(10),
             answer_timeout: seconds(10),
@@ -311,7 +310,8 @@ impl ClientConfig {
             "Sec-WebSocket-Protocol" => Some("write `subprotocols`"),
             _ => None,
         };
-        http1::check_additional_fields(&self.headers, &ClientHandshake::OWN_FIELDS, instead)
+        self.headers
+            .check(&ClientHandshake::OWN_FIELDS, instead)
             .map_err(|text| ("headers", text))?;
         if self.source_addresses.len() > MAX_SOURCES {
             return Err((

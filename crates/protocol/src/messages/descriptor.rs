@@ -58,6 +58,21 @@ impl PopulationKeys for ClientConfig {
         ClientConfig::check(self)
     }
 
+    fn check_url(&self, url: &str) -> Result<(), (&'static str, String)> {
+        if Target::parse(url).is_ok_and(|target| target.is_websocket()) {
+            return Ok(());
+        }
+        for (key, is_written) in [
+            ("headers", !self.headers.is_empty()),
+            ("subprotocols", !self.subprotocols.is_empty()),
+        ] {
+            if is_written {
+                return Err((key, format!("`{key}` needs a `ws` or `wss` URL")));
+            }
+        }
+        Ok(())
+    }
+
     fn tls(&self) -> Option<&TlsConfig> {
         Some(&self.tls)
     }

@@ -42,6 +42,11 @@ measure::metrics! {
         BYTES_RECEIVED = "bytes_received", Bytes, "";
         /// Greeting messages sent.
         GREETINGS_SENT = "greetings_sent", Count, "";
+        /// WebSockets for which the server chose one of the offered `subprotocols`. An event
+        /// (`subprotocol`) names each choice once.
+        SUBPROTOCOLS_CHOSEN = "subprotocols_chosen", Count, "RFC 6455, 1.9";
+        /// WebSockets for which the server chose none of the offered `subprotocols`.
+        SUBPROTOCOLS_DECLINED = "subprotocols_declined", Count, "RFC 6455, 4.2.2";
         /// Rounds over the connections of a worker.
         ROUNDS = "rounds", Count, "";
         /// Connections that the server closed in order, after the client had announced that it

@@ -53,6 +53,22 @@ pub(super) const SUMMARY: &[SummaryRow] = &[
         "greeting_delay",
         "p50",
     ),
+    SummaryRow::text(
+        "subprotocols_chosen",
+        &[RowCondition::Above("subprotocols_chosen")],
+        &[
+            Part::Text("{subprotocols_chosen}"),
+            Part::If("subprotocols_declined", "; {} chose none"),
+        ],
+    ),
+    SummaryRow::text(
+        "subprotocols_declined",
+        &[
+            RowCondition::Zero("subprotocols_chosen"),
+            RowCondition::Above("subprotocols_declined"),
+        ],
+        &[Part::Text("{subprotocols_declined}: the server chose none")],
+    ),
     SummaryRow::distribution(
         &[RowCondition::HasData("connect_delay")],
         "connect_delay",

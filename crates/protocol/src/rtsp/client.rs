@@ -111,8 +111,8 @@ pub struct Client {
     /// Number of the next channel.
     next_channel: u32,
     redirects: u32,
-    /// Host of the given URL.
-    origin_host: String,
+    /// The given URL.
+    given_url: Url,
     decoder: Decoder,
     cseq: u32,
     /// Bytes received instead of an answer. `None` after the first answer.
@@ -211,7 +211,7 @@ impl Client {
             },
             next_channel: 0,
             redirects: 0,
-            origin_host: url.host().to_owned(),
+            given_url: url.clone(),
             decoder: Decoder::new(),
             early_bytes: None,
             pending: Vec::new(),

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::actions::{self, Action};
+use crate::http1::AdditionalFields;
 use crate::media::source::SourceConfig;
 use crate::redirect_policy::RedirectPolicy;
 use crate::remote_receiver::MediaConfig;
@@ -106,6 +107,11 @@ pub struct ClientConfig {
     pub tls: TlsConfig,
     /// Text of the `User-Agent` header. Default: `streamgauge/` and the version.
     pub user_agent: String,
+    /// Additional header fields of each request, by name, such as `{Require: onvif-replay}`. With
+    /// `transport: http`, those of the HTTP requests too. Fields with credentials
+    /// (`Authorization`, `Cookie`) are sent only to the host and port of the URL. `Authorization`
+    /// replaces name and password of the URL. Default: none.
+    pub headers: AdditionalFields,
     /// Actions of each client while it plays, in this order. After the last one, the client plays
     /// to the end. Default: none, the client plays from the beginning to the end.
     pub actions: Vec<Action>,
@@ -133,10 +139,31 @@ impl Default for ClientConfig {
             time_codes: false,
             tls: TlsConfig::default(),
             user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
+            headers: AdditionalFields::default(),
             actions: Vec::new(),
         }
     }
 }
+
+/// Header fields that the client sets itself.
+const OWN_FIELDS: [&str; 16] = [
+    "Accept",
+    "Cache-Control",
+    "Connection",
+    "Content-Length",
+    "Content-Type",
+    "CSeq",
+    "Host",
+    "Pragma",
+    "Range",
+    "Scale",
+    "Session",
+    "Speed",
+    "Transfer-Encoding",
+    "Transport",
+    "User-Agent",
+    "x-sessioncookie",
+];
 
 impl ClientConfig {
     /// Checks whether these values make sense together. Returns the wrong key and the reason if
@@ -157,6 +184,9 @@ impl ClientConfig {
             let text = "`user_agent` must be one line of printable characters".to_owned();
             return Err(("user_agent", text));
         }
+        let instead = |own: &str| (own == "User-Agent").then_some("write `user_agent`");
+        let headers = self.headers.check(&OWN_FIELDS, instead);
+        headers.map_err(|text| ("headers", text))?;
         if self.interface.is_some() && self.transport != Transport::Multicast {
             let text = "`interface` requires `transport: multicast`".to_owned();
             return Err(("interface", text));
@@ -296,5 +326,17 @@ mod tests {
             ..ClientConfig::default()
         };
         assert_eq!(config.check().expect_err("two lines").0, "user_agent");
+        for wrong in [
+            r#"{"a":"b\r\nc: d"}"#,
+            r#"{"cseq":"1"}"#,
+            r#"{"User-Agent":"a"}"#,
+            r#"{"content-length":"0"}"#,
+        ] {
+            let config = ClientConfig {
+                headers: serde_json::from_str(wrong).expect("fields"),
+                ..ClientConfig::default()
+            };
+            assert_eq!(config.check().expect_err(wrong).0, "headers", "{wrong}");
+        }
     }
 }

@@ -113,6 +113,14 @@ impl Url {
         self.credentials.as_ref()
     }
 
+    /// Returns `true` if header fields with credentials for this URL may be sent to `other`: it has
+    /// the same host and port, and is not in plain text if this one has TLS.
+    pub fn shares_credentials_with(&self, other: &Url) -> bool {
+        self.host.eq_ignore_ascii_case(&other.host)
+            && self.port == other.port
+            && (other.secure || !self.secure)
+    }
+
     /// Resolves the location of a redirect, which is absolute or relative to this URL. Credentials
     /// are kept only for the same host, and never in a redirect from TLS to plain TCP.
     pub fn redirect(&self, location: &str) -> Result<Url, UrlError> {

@@ -11,10 +11,12 @@ use super::sdp::FeedbackTypes;
 use super::signalling::janus::Subscribe;
 use super::turn::TurnConfig;
 use crate::browser::Golden;
+use crate::http1::AdditionalFields;
 use crate::media::source::SourceConfig;
 use crate::redirect_policy::RedirectPolicy;
 use crate::tls::TlsConfig;
 use crate::viewer::ServedWell;
+use crate::websocket::ClientHandshake;
 
 /// Processing of received media packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -198,6 +200,10 @@ pub struct ClientConfig {
     /// secret: it is masked in all output of a run. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// Several tokens instead of `token`: one for each URL, in the same order, or, if their numbers
+    /// differ, for the clients in turn. Secrets, as `token`. Default: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tokens: Vec<String>,
     /// Name of the LiveKit API key, with which each client makes its own token. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key: Option<String>,
@@ -257,6 +263,12 @@ pub struct ClientConfig {
     pub tls: TlsConfig,
     /// Value of the `User-Agent` header. Default `streamgauge/` and the version.
     pub user_agent: String,
+    /// Additional header fields of each request of the signalling, by name, such as
+    /// `{Origin: "https://a.org"}`; of a WebSocket, those of its first request. Fields with
+    /// credentials (`Authorization`, `Cookie`) are sent only to the host and port of the URL.
+    /// Default: none.
+    #[serde(skip_serializing_if = "AdditionalFields::is_empty")]
+    pub headers: AdditionalFields,
 }
 
 impl Default for ClientConfig {
@@ -286,6 +298,7 @@ impl Default for ClientConfig {
             certificate: Certificates::default(),
             turn: None,
             token: None,
+            tokens: Vec::new(),
             api_key: None,
             api_secret: None,
             pin: None,
@@ -301,9 +314,19 @@ impl Default for ClientConfig {
             time_codes: false,
             tls: TlsConfig::default(),
             user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
+            headers: AdditionalFields::default(),
         }
     }
 }
+
+/// Header fields that the signalling sets itself: those of the handshake of a WebSocket, and these.
+const OWN_FIELDS: [&str; 5] = [
+    "Accept",
+    "Accept-Encoding",
+    "Content-Type",
+    "If-Match",
+    "User-Agent",
+];
 
 impl ClientConfig {
     /// Checks that the values are consistent. Otherwise returns the invalid key and the reason.
@@ -321,14 +344,24 @@ impl ClientConfig {
             }
         }
         let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
-        if self.token.as_deref().is_some_and(|token| !plain(token)) {
-            let text = "`token` must be a non-empty word of printable ASCII without spaces";
-            return Err(("token", text.to_owned()));
+        for (key, tokens) in [
+            ("token", self.token.as_slice()),
+            ("tokens", self.tokens.as_slice()),
+        ] {
+            if tokens.iter().any(|token| !plain(token)) {
+                let text = "a token must be a non-empty word of printable ASCII without spaces";
+                return Err((key, text.to_owned()));
+            }
+        }
+        if self.token.is_some() && !self.tokens.is_empty() {
+            let text = "`token` and `tokens` cannot be combined; remove one of them";
+            return Err(("tokens", text.to_owned()));
         }
         if !crate::http1::is_value(&self.user_agent) {
             let text = "`user_agent` must be one line of printable characters";
             return Err(("user_agent", text.to_owned()));
         }
+        self.check_headers().map_err(|text| ("headers", text))?;
         if self.time_codes && self.receive != Receive::Decrypted {
             let text = "`time_codes` needs `receive: decrypted`: the payload is encrypted";
             return Err(("time_codes", text.to_owned()));
@@ -382,6 +415,12 @@ impl ClientConfig {
         Ok(())
     }
 
+    fn check_headers(&self) -> Result<(), String> {
+        let own = [&ClientHandshake::OWN_FIELDS[..], &OWN_FIELDS].concat();
+        let instead = |own: &str| (own == "User-Agent").then_some("write `user_agent`");
+        self.headers.check(&own, instead)
+    }
+
     fn check_feed(&self) -> Result<(), (&'static str, String)> {
         let Some(source) = &self.feed else {
             return Ok(());
@@ -423,12 +462,24 @@ impl ClientConfig {
         Ok(())
     }
 
+    /// Checks the keys for a Janus room. Returns the invalid key and the reason.
+    pub(super) fn check_room(&self) -> Result<(), (&'static str, String)> {
+        match self.publish {
+            Some(_) => {
+                let text = "`publish` is for WHIP; use `participate` in rooms";
+                Err(("publish", text.to_owned()))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Checks the keys for WHIP, or, if `is_whip` is false, for WHEP: a client publishes with the
     /// one, and plays with the other. Returns the invalid key and the reason.
     pub(super) fn check_direction(&self, is_whip: bool) -> Result<(), (&'static str, String)> {
         let text = match (is_whip, self.publish.is_some()) {
             (true, false) => {
-                "clients publish to `whip+http://`: add `publish: {}`, or play from `whep+http://`"
+                "clients publish to `whip+http://`: add `publish: {}` (in one line `--publish`), or \
+                 play from `whep+http://`"
             }
             (false, true) => "clients play from `whep+http://`: publish to `whip+http://`",
             (true, true) | (false, false) => return Ok(()),
@@ -436,10 +487,32 @@ impl ClientConfig {
         Err(("publish", text.to_owned()))
     }
 
+    fn has_token(&self) -> bool {
+        self.token.is_some() || !self.tokens.is_empty()
+    }
+
+    /// Checks that the client has no two credentials: `headers` with `Authorization`, and a key.
+    /// `of_livekit` is true for LiveKit rooms. Returns the invalid key and the reason.
+    pub(super) fn check_authorization(
+        &self,
+        of_livekit: bool,
+    ) -> Result<(), (&'static str, String)> {
+        let key = match (self.has_token(), of_livekit) {
+            (true, _) => "token",
+            (false, true) => "api_key",
+            (false, false) => return Ok(()),
+        };
+        if !self.headers.contains("Authorization") {
+            return Ok(());
+        }
+        let text = format!("the client sets `Authorization` itself, from `{key}`; remove one");
+        Err(("headers", text))
+    }
+
     /// Checks the keys for LiveKit rooms. Returns the invalid key and the reason.
     pub(super) fn check_for_livekit(&self) -> Result<(), (&'static str, String)> {
         let has_key = self.api_key.is_some() && self.api_secret.is_some();
-        if self.token.is_none() && !has_key {
+        if !self.has_token() && !has_key {
             let text = "LiveKit requires a token; set `api_key` and `api_secret`, with which each \
                         client makes its own, or `token`";
             return Err(("api_key", text.to_owned()));
@@ -455,11 +528,7 @@ impl ClientConfig {
                 return Err((key, text));
             }
         }
-        if self.publish.is_some() {
-            let text = "`publish` is for WHIP; use `participate` in rooms";
-            return Err(("publish", text.to_owned()));
-        }
-        Ok(())
+        self.check_room()
     }
 
     /// Returns the body of the request that creates the room, if `room` is set.
@@ -550,146 +619,4 @@ pub(super) fn with_limited_mtu(source: &SourceConfig) -> SourceConfig {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Result<ClientConfig, String> {
-        let config: ClientConfig = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        config.check().map_err(|(key, _)| key.to_owned())?;
-        Ok(config)
-    }
-
-    #[test]
-    fn valid_keys_parse_and_inconsistent_ones_are_refused() {
-        assert_eq!(read("{}"), Ok(ClientConfig::default()));
-        let config = read(
-            r#"{"receive":"decrypted","room":{"publishers":30},"participate":{"bitrate":"256kbps"},
-                "subscribe":"each"}"#,
-        )
-        .expect("valid");
-        assert_eq!(config.room.as_ref().map(|room| room.publishers), Some(30));
-        let written = serde_json::to_string(&config).expect("plain data");
-        assert_eq!(read(&written), Ok(config));
-        for (wrong, key) in [
-            (r#"{"silence":"0s"}"#, "silence"),
-            (r#"{"token":"two words"}"#, "token"),
-            (r#"{"user_agent":"a\nb"}"#, "user_agent"),
-            (r#"{"time_codes":true}"#, "time_codes"),
-            (r#"{"congestion":"follow"}"#, "congestion"),
-            (
-                r#"{"congestion":"follow","publish":{"file":"a.mp4"}}"#,
-                "congestion",
-            ),
-            (
-                r#"{"congestion":"follow","participate":{"simulcast":true}}"#,
-                "congestion",
-            ),
-            (r#"{"last_n":0}"#, "last_n"),
-            (r#"{"layer":"low","subscribe":"nobody"}"#, "layer"),
-            (r#"{"participate":{"bitrate":"10kbps"}}"#, "participate"),
-            (
-                r#"{"participate":{"bitrate":"256kbps","simulcast":true}}"#,
-                "participate",
-            ),
-            (
-                r#"{"participate":{"bitrate":"2Mbps","size":"160x90","simulcast":true}}"#,
-                "participate",
-            ),
-            (r#"{"last_n":3,"subscribe":"each"}"#, "last_n"),
-            (
-                r#"{"participate":{"file":"a.mp4","simulcast":true}}"#,
-                "participate",
-            ),
-            (r#"{"rtx":true,"nack":false}"#, "rtx"),
-            (r#"{"publish":{"mtu":10}}"#, "publish"),
-            (r#"{"publish":{},"participate":{}}"#, "participate"),
-            (r#"{"feed":{},"participate":{}}"#, "participate"),
-            (r#"{"feed":{},"golden":{"chromium":1}}"#, "golden"),
-            (r#"{"feed":{},"congestion":"follow"}"#, "congestion"),
-            (r#"{"feed":{"simulcast":true}}"#, "feed"),
-            (r#"{"publish":{"audio_codec":"opus"}}"#, "publish"),
-            (
-                r#"{"publish":{"video_codec":"vp8","profile":"main"}}"#,
-                "publish",
-            ),
-            (
-                r#"{"publish":{"file":"a.webm","video_codec":"vp8"}}"#,
-                "publish",
-            ),
-            (
-                r#"{"publish":{"audio":true,"audio_codec":"pcmu","talk":{}}}"#,
-                "publish",
-            ),
-            (
-                r#"{"publish":{"audio":true,"audio_codec":"opus","talk":{"speakers":0}}}"#,
-                "publish",
-            ),
-            (
-                r#"{"publish":{"audio":true,"audio_codec":"opus","talk":{"turn":"0s"}}}"#,
-                "publish",
-            ),
-            (r#"{"golden":{"chromium":0}}"#, "golden"),
-            (
-                r#"{"turn":{"url":"stun:h","user":"u","password":"p"}}"#,
-                "turn",
-            ),
-            (
-                r#"{"turn":{"url":"turn:h","user":"","password":"p"}}"#,
-                "turn",
-            ),
-        ] {
-            assert_eq!(read(wrong), Err(key.to_owned()), "{wrong}");
-        }
-        assert!(read(r#"{"recieve":"headers"}"#).is_err());
-    }
-
-    #[test]
-    fn livekit_rooms_refuse_keys_of_other_signalling() {
-        let wrong = |text: &str| {
-            let config: ClientConfig = serde_json::from_str(text).expect(text);
-            config.check_for_livekit().err().map(|(key, _)| key)
-        };
-        for (keys, key) in [
-            (r#""token":"a""#, None),
-            (
-                r#""api_key":"a","api_secret":"b","subscribe":"nobody""#,
-                None,
-            ),
-            (r#""api_secret":"b""#, Some("api_key")),
-            (r#""token":"a","subscribe":"each""#, Some("subscribe")),
-            (r#""token":"a","room":{}"#, Some("room")),
-            (r#""token":"a","pin":"1""#, Some("pin")),
-            (r#""token":"a","publish":{}"#, Some("publish")),
-            (
-                r#""token":"a","participate":{"simulcast":true},"layer":"low""#,
-                None,
-            ),
-        ] {
-            assert_eq!(wrong(&format!("{{{keys}}}")), key, "{keys}");
-        }
-    }
-
-    #[test]
-    fn key_frame_feedback_depends_on_keys_and_source() {
-        let config = |text: &str| -> ClientConfig {
-            serde_json::from_str(text).expect("it is a configuration")
-        };
-        for (text, asks) in [
-            ("{}", (true, true)),
-            (r#"{"pli":false}"#, (false, true)),
-            (r#"{"fir":false}"#, (true, false)),
-            (r#"{"nack":false}"#, (false, false)),
-        ] {
-            let given = config(text).receive_feedback();
-            assert_eq!((given.pli, given.fir), asks, "{text}");
-        }
-        for (text, makes) in [
-            (r#"{"publish":{}}"#, true),
-            (r#"{"participate":{},"retransmit":false}"#, true),
-            (r#"{"publish":{"file":"a.webm"}}"#, false),
-        ] {
-            let heeded = config(text).send_feedback();
-            assert_eq!((heeded.pli, heeded.fir), (makes, makes), "{text}");
-        }
-    }
-}
+mod tests;

@@ -112,13 +112,16 @@ impl PopulationKeys for ClientConfig {
         match resource {
             Ok(Resource::LiveKit(_)) => {
                 self.check_without_janus_room(true)?;
-                self.check_for_livekit()
+                self.check_for_livekit()?;
+                self.check_authorization(true)
             }
-            Ok(Resource::Room(_)) | Err(_) => Ok(()),
+            Err(_) => Ok(()),
+            Ok(Resource::Room(_)) => self.check_room(),
             Ok(Resource::Mountpoint(_)) => self.check_without_janus_room(false),
             Ok(resource @ (Resource::Whep | Resource::Whip)) => {
                 self.check_without_janus_room(false)?;
-                self.check_direction(resource == Resource::Whip)
+                self.check_direction(resource == Resource::Whip)?;
+                self.check_authorization(false)
             }
         }
     }
@@ -184,10 +187,13 @@ impl PopulationKeys for ClientConfig {
         let source = self.source().map(config::with_limited_mtu);
         let source = source.map(|source| MediaSource::adaptive(&source, file));
         Ok(Box::new(Clients {
-            config: Arc::new(self.clone()),
-            source: source.transpose()?.map(Arc::new),
-            certificate: Arc::new(Certificate::generate(CERTIFICATE_SEED)),
-            context: context.clone(),
+            maker: Arc::new(ClientMaker {
+                config: Arc::new(self.clone()),
+                source: source.transpose()?.map(Arc::new),
+                certificate: Arc::new(Certificate::generate(CERTIFICATE_SEED)),
+                context: context.clone(),
+                urls: Vec::new(),
+            }),
             talk: self.source().and_then(|source| source.talk),
             rooms: Vec::new(),
             clients: 1,
@@ -269,10 +275,7 @@ const CERTIFICATE_SEED: u64 = 1;
 /// Shared state of the clients of a population.
 #[derive(Debug)]
 struct Clients {
-    config: Arc<ClientConfig>,
-    source: Option<Arc<MediaSource>>,
-    certificate: Arc<Certificate>,
-    context: RunContext,
+    maker: Arc<ClientMaker>,
     talk: Option<TalkConfig>,
     /// URLs of the rooms in which clients talk; empty if all talk together.
     rooms: Vec<String>,
@@ -294,7 +297,20 @@ impl Clients {
             group_size: self.clients.saturating_sub(room).div_ceil(rooms),
         }
     }
+}
 
+/// Maker of clients, each of which has one URL.
+#[derive(Debug)]
+struct ClientMaker {
+    config: Arc<ClientConfig>,
+    source: Option<Arc<MediaSource>>,
+    certificate: Arc<Certificate>,
+    context: RunContext,
+    /// URLs of the population.
+    urls: Vec<String>,
+}
+
+impl ClientMaker {
     /// Returns the DTLS certificate of a client.
     fn certificate(&self, seed: u64) -> Arc<Certificate> {
         match self.config.certificate {
@@ -302,11 +318,45 @@ impl Clients {
             Certificates::Own => Arc::new(Certificate::generate(seed)),
         }
     }
+
+    /// Returns the configuration of one client: with the token of its URL, if each URL has one, or
+    /// else of its index.
+    fn config_of(&self, url: &str, index: u64) -> Arc<ClientConfig> {
+        let tokens = &self.config.tokens;
+        if tokens.is_empty() {
+            return self.config.clone();
+        }
+        let position = self.urls.iter().position(|own| own == url);
+        let position = position.filter(|_| self.urls.len() == tokens.len());
+        let position = position.unwrap_or(index as usize % tokens.len());
+        Arc::new(ClientConfig {
+            token: tokens.get(position).cloned(),
+            tokens: Vec::new(),
+            ..(*self.config).clone()
+        })
+    }
+
+    fn client(&self, url: &str, identity: ClientIdentity) -> Result<Client, String> {
+        let (seed, config) = (identity.seed, self.config_of(url, identity.index));
+        let certificate = self.certificate(seed);
+        let mut client =
+            Client::new(config, url, seed, certificate).map_err(|error| error.to_string())?;
+        if let Some(wall_clock) = self.context.wall_clock() {
+            client = client.with_wall_clock(wall_clock);
+        }
+        if self.context.has_time_codes() {
+            client = client.with_time_codes();
+        }
+        if let Some(source) = &self.source {
+            client = client.with_source(source.clone());
+        }
+        Ok(client)
+    }
 }
 
 impl ClientFactory for Clients {
     fn set_population(&mut self, plan: &PopulationPlan<'_>) -> Result<(), String> {
-        let in_rooms = self.config.participate.is_some() && plan.urls.len() > 1;
+        let in_rooms = self.maker.config.participate.is_some() && plan.urls.len() > 1;
         if self.talk.is_some() && in_rooms && !plan.in_turn {
             return Err(
                 "`talk` in several rooms needs `pick: in_turn` or `pick: own`: otherwise it is \
@@ -325,24 +375,15 @@ impl ClientFactory for Clients {
             self.rooms = plan.urls.to_vec();
         }
         self.clients = plan.clients;
+        let maker = Arc::get_mut(&mut self.maker).expect("no client has been made");
+        maker.urls = plan.urls.to_vec();
         Ok(())
     }
 
     fn client(&self, url: &str, identity: ClientIdentity) -> Result<Box<dyn Session>, String> {
-        let certificate = self.certificate(identity.seed);
-        let mut client = Client::new(self.config.clone(), url, identity.seed, certificate)
-            .map_err(|error| error.to_string())?;
-        if let Some(wall_clock) = self.context.wall_clock() {
-            client = client.with_wall_clock(wall_clock);
-        }
-        if self.context.has_time_codes() {
-            client = client.with_time_codes();
-        }
-        if let Some(source) = &self.source {
-            client = client.with_source(source.clone());
-            if let Some(talk) = self.talk {
-                client = client.with_talk(TurnSchedule::new(talk, self.member(url, identity)));
-            }
+        let mut client = self.maker.client(url, identity)?;
+        if let Some(talk) = self.talk {
+            client = client.with_talk(TurnSchedule::new(talk, self.member(url, identity)));
         }
         Ok(Box::new(client))
     }
@@ -352,28 +393,51 @@ impl ClientFactory for Clients {
 mod tests {
     use super::*;
 
+    fn maker(config: ClientConfig) -> ClientMaker {
+        ClientMaker {
+            source: None,
+            certificate: Arc::new(Certificate::generate(CERTIFICATE_SEED)),
+            context: RunContext::default(),
+            urls: Vec::new(),
+            config: config.into(),
+        }
+    }
+
     fn clients() -> Clients {
         let text = r#"{"participate":{"audio":true,"audio_codec":"opus","talk":{}}}"#;
         let config: ClientConfig = serde_json::from_str(text).expect("it is one");
         Clients {
-            source: None,
-            certificate: Arc::new(Certificate::generate(CERTIFICATE_SEED)),
-            context: RunContext::default(),
             talk: config.source().and_then(|source| source.talk),
+            maker: Arc::new(maker(config)),
             rooms: Vec::new(),
             clients: 1,
-            config: config.into(),
         }
     }
 
     #[test]
     fn clients_share_a_certificate_or_have_their_own() {
-        let mut clients = clients();
-        let shown = |clients: &Clients, seed| clients.certificate(seed).fingerprint().clone();
-        assert_eq!(shown(&clients, 1), shown(&clients, 2));
+        let shown = |maker: &ClientMaker, seed| maker.certificate(seed).fingerprint().clone();
+        let shared = maker(ClientConfig::default());
+        assert_eq!(shown(&shared, 1), shown(&shared, 2));
         let config: Result<ClientConfig, _> = serde_json::from_str(r#"{"certificate":"own"}"#);
-        clients.config = Arc::new(config.expect("it is one"));
-        assert_ne!(shown(&clients, 1), shown(&clients, 2));
+        let own = maker(config.expect("it is one"));
+        assert_ne!(shown(&own, 1), shown(&own, 2));
+    }
+
+    #[test]
+    fn tokens_belong_to_urls_or_take_turns() {
+        let config = serde_json::from_str(r#"{"tokens":["a","b"]}"#).expect("it is one");
+        let mut maker = maker(config);
+        let token = |maker: &ClientMaker, url: &str, index| {
+            let config = maker.config_of(url, index);
+            config.token.clone()
+        };
+        maker.urls = vec!["x".to_owned(), "y".to_owned()];
+        assert_eq!(token(&maker, "y", 0).as_deref(), Some("b"));
+        assert_eq!(token(&maker, "x", 1).as_deref(), Some("a"));
+        maker.urls = vec!["x".to_owned()];
+        let in_turn = [0, 1, 2].map(|index| token(&maker, "x", index).expect("one"));
+        assert_eq!(in_turn, ["a", "b", "a"]);
     }
 
     #[test]
@@ -401,7 +465,7 @@ mod tests {
         for (text, key, of_mount, of_room) in [
             (r#"{}"#, None, true, true),
             (r#"{"feed":{}}"#, Some("feed"), true, false),
-            (r#"{"publish":{}}"#, Some("publish"), false, true),
+            (r#"{"publish":{}}"#, Some("publish"), false, false),
             (r#"{"participate":{}}"#, Some("participate"), false, true),
         ] {
             for (url, is_accepted) in [(mount, of_mount), (room, of_room)] {
@@ -418,6 +482,14 @@ mod tests {
             assert_eq!(refused(text, whip), of_whip, "{text}");
             assert_eq!(refused(text, whep), of_whep, "{text}");
         }
+        let twice = r#"{"token":"a","headers":{"authorization":"b"}}"#;
+        let once = r#"{"headers":{"authorization":"b"}}"#;
+        assert_eq!(refused(twice, whep), Some("headers"));
+        assert_eq!(refused(once, whep), None);
+        // The token of Janus is in its messages.
+        assert_eq!(refused(twice, mount), None);
+        let livekit = r#"{"api_key":"a","api_secret":"b","headers":{"authorization":"b"}}"#;
+        assert_eq!(refused(livekit, "livekit+ws://h/a"), Some("headers"));
     }
 
     #[test]

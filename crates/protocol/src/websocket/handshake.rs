@@ -74,21 +74,7 @@ impl ClientHandshake {
     /// Starts a handshake and returns it with its request. `protocols` are the client's
     /// subprotocols, preferred ones first (RFC 6455, 1.9). Random values follow from `seed`.
     pub fn begin(url: &Url, protocols: &[&str], seed: u64) -> (ClientHandshake, Vec<u8>) {
-        ClientHandshake::begin_authorized(url, protocols, None, seed)
-    }
-
-    /// Starts a handshake with a value of `Authorization` (RFC 9110, 11.6.2). `None` means the
-    /// credentials of the URL.
-    pub fn begin_authorized(
-        url: &Url,
-        protocols: &[&str],
-        authorization: Option<String>,
-        seed: u64,
-    ) -> (ClientHandshake, Vec<u8>) {
-        let further = authorization
-            .as_deref()
-            .map(|value| ("Authorization", value));
-        ClientHandshake::begin_with(url, protocols, further.as_slice(), seed)
+        ClientHandshake::begin_with(url, protocols, &[], seed)
     }
 
     /// Starts a handshake with additional header fields. A `User-Agent` among them replaces the

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::load::{ReceiveOptions, ServerOptions, TlsOptions, TraceOptions};
+use super::load::{ReceiveOptions, RequestOptions, ServerOptions, TlsOptions, TraceOptions};
 use super::protocol_options::ProtocolOptions;
 use super::{Results, RunnerPlacement, help};
 
@@ -68,6 +68,8 @@ pub(crate) struct Capacity {
     /// tunnelled over HTTP, or by a multicast group.
     #[arg(long, help_heading = help::MEDIA)]
     pub(crate) transport: Option<String>,
+    #[command(flatten)]
+    pub(crate) requests: RequestOptions,
     #[command(flatten)]
     pub(crate) protocol_options: ProtocolOptions,
     #[command(flatten)]

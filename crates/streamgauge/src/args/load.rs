@@ -108,6 +108,22 @@ impl TlsOptions {
     }
 }
 
+/// Options for requests.
+#[derive(Debug, Args)]
+pub(crate) struct RequestOptions {
+    /// Add a header field to each request, such as 'Origin: https://example.org' (may repeat)
+    ///
+    /// For HTTP, WebSocket, WebRTC and RTSP URLs.
+    #[arg(
+        short = 'H',
+        long = "header",
+        value_name = "FIELD",
+        help_heading = help::MEDIA,
+        hide_short_help = true
+    )]
+    pub(crate) headers: Vec<String>,
+}
+
 /// The server under test.
 #[derive(Debug, Args)]
 pub(crate) struct ServerOptions {
@@ -202,7 +218,7 @@ pub(crate) struct Load {
     /// URL to play, such as rtsp://host/clip{1..10}
     ///
     /// {1..10} stands for ten URLs. Each client picks one of all URLs.
-    #[arg(required = true, value_name = "URL")]
+    #[arg(required_unless_present = "publish", value_name = "URL")]
     pub(crate) urls: Vec<String>,
     /// Number of clients [default: 1]
     #[arg(
@@ -275,6 +291,19 @@ pub(crate) struct Load {
     /// tunnelled over HTTP, or by a multicast group.
     #[arg(long, help_heading = help::MEDIA)]
     pub(crate) transport: Option<String>,
+    /// Publish FILE or generated media
+    ///
+    /// Instead of playing, for RTSP, RTMP, SRT and WHIP. Each client needs its own URL: 'rtsp://host/cam{1..10}' -c 10.
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        default_missing_value = "",
+        help_heading = help::MEDIA
+    )]
+    pub(crate) publish: Option<String>,
+    #[command(flatten)]
+    pub(crate) requests: RequestOptions,
     #[command(flatten)]
     pub(crate) protocol_options: ProtocolOptions,
     #[command(flatten)]

@@ -44,11 +44,12 @@ fn search(arguments: &args::Capacity) -> Result<CapacitySearch, Failure> {
         thresholds,
         seed: arguments.seed.clone(),
         workers: arguments.workers.clone(),
+        headers: arguments.requests.headers.clone(),
         ..OneLiner::default()
     };
     let mut overrides = overrides();
     overrides.set.clone_from(&arguments.set);
-    let population = scenario::one_liner_population(&arguments.urls);
+    let population = scenario::one_liner_population(&arguments.urls, false);
     overrides.options = arguments.receiving.settings();
     overrides
         .options

@@ -21,11 +21,12 @@ pub(crate) fn load(arguments: &args::Load, console: Console) -> Result<Exit, Fai
 }
 
 fn scenario(arguments: &args::Load) -> Result<Scenario, Failure> {
+    let (urls, publish) = urls_and_publication(arguments);
     // Reports and file names contain the scenario's name, so it must not contain a password.
-    let urls = arguments.urls.iter().map(|url| without_user(url));
+    let shown = urls.iter().map(|url| without_user(url));
     let line = OneLiner {
-        urls: arguments.urls.clone(),
-        name: Some(scenario::mask_text(&urls.collect::<Vec<_>>().join(" "))),
+        urls: urls.clone(),
+        name: Some(scenario::mask_text(&shown.collect::<Vec<_>>().join(" "))),
         clients: arguments.clients.clone(),
         ramp: arguments.ramp.clone(),
         one_every: arguments.one_every.clone(),
@@ -39,10 +40,12 @@ fn scenario(arguments: &args::Load) -> Result<Scenario, Failure> {
         thresholds: arguments.thresholds.clone(),
         seed: arguments.seed.clone(),
         workers: arguments.workers.clone(),
+        headers: arguments.requests.headers.clone(),
+        publish: publish.clone(),
         search_settle: None,
     };
     let mut overrides = overrides();
-    let population = scenario::one_liner_population(&arguments.urls);
+    let population = scenario::one_liner_population(&urls, publish.is_some());
     overrides.options = arguments.receiving.settings();
     overrides
         .options
@@ -52,6 +55,16 @@ fn scenario(arguments: &args::Load) -> Result<Scenario, Failure> {
         .extend(arguments.protocol_options.settings(population));
     overrides.options.extend(arguments.server.settings());
     Scenario::from_one_liner(&line, &overrides).map_err(Failure::diagnostic)
+}
+
+/// Returns the URLs and the value of `--publish`. A URL right after `--publish` is no file.
+fn urls_and_publication(arguments: &args::Load) -> (Vec<String>, Option<String>) {
+    let mut urls = arguments.urls.clone();
+    let mut publish = arguments.publish.clone();
+    if let Some(file) = publish.as_mut().filter(|file| file.contains("://")) {
+        urls.insert(0, std::mem::take(file));
+    }
+    (urls, publish)
 }
 
 /// Returns the URL without user name and password.
@@ -129,12 +142,57 @@ mod tests {
     }
 
     #[test]
+    fn publish_takes_a_file_or_none() {
+        let url = "rtsp://127.0.0.1/a";
+        for (line, file) in [
+            (&["--publish", url][..], None),
+            (&[url, "--publish"], None),
+            (&["--publish", "a.mp4", url], Some("a.mp4")),
+            (&[url, "--publish=a.mp4"], Some("a.mp4")),
+        ] {
+            let line = [line, &["-d", "5s"]].concat();
+            let scenario = read(&line).expect("it is a good line");
+            let publishers = &scenario.populations[0];
+            assert_eq!(publishers.name, "publishers", "{line:?}");
+            assert_eq!(publishers.urls, [url]);
+            let source = publishers.config.published().expect("it publishes");
+            assert_eq!(
+                source.file.as_deref(),
+                file.map(std::path::Path::new),
+                "{line:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn header_options_become_keys_of_the_population() {
+        let line = [
+            "ws://127.0.0.1/a",
+            "-H",
+            "Origin: https://o:1",
+            "--header",
+            "X-Key:k",
+        ];
+        let scenario = read(&line).expect("it is a good line");
+        let config = serde_json::to_value(&scenario.populations[0].config).expect("plain data");
+        let headers = serde_json::json!({"Origin": "https://o:1", "X-Key": "k"});
+        assert_eq!(config.get("headers"), Some(&headers), "{config}");
+    }
+
+    #[test]
     fn invalid_command_lines_exit_with_104() {
         for line in [
             &["rtsp://127.0.0.1/a", "-d", "60"][..],
             &["rtsp://127.0.0.1/a", "-c", "many"],
             &["ftp://127.0.0.1/a"],
             &["rtsp://127.0.0.1/a", "--threshold", "viewers.los < 1%"],
+            &["http://127.0.0.1/a", "--publish", "-d", "5s"],
+            &["whip+http://127.0.0.1/a", "-d", "5s"],
+            &["--publish", "-d", "5s"],
+            &["rtmp://127.0.0.1/a/b", "-H", "Origin: o"],
+            &["rtsp://127.0.0.1/a", "-H", "Origin"],
+            &["rtsp://127.0.0.1/a", "-H", "A: 1", "-H", "A: 2"],
+            &["rtsp://127.0.0.1/a", "-H", "CSeq: 1"],
         ] {
             let failure = read(line).expect_err("it is a wrong line");
             assert_eq!(failure.exit, Exit::Bad, "{line:?}");

@@ -79,8 +79,7 @@ impl Client {
     /// Returns true if the configured `headers` contain `Cookie`, which replaces the server's
     /// cookies.
     fn has_configured_cookie(&self) -> bool {
-        let mut names = self.config.headers.keys();
-        names.any(|name| name.eq_ignore_ascii_case("Cookie"))
+        self.config.headers.contains("Cookie")
     }
 
     /// Describes the cookies that the server set along the redirects, for failure details.

@@ -194,10 +194,10 @@ fn packets(count: u8) -> Vec<u8> {
 
 #[test]
 fn request_has_target_headers_and_credentials() {
-    let mut config = ClientConfig::default();
-    config
-        .headers
-        .insert("X-Set-Top-Box".to_owned(), "7".to_owned());
+    let config = ClientConfig {
+        headers: serde_json::from_str(r#"{"X-Set-Top-Box":"7"}"#).expect("fields"),
+        ..ClientConfig::default()
+    };
     let mut bench = Bench::new(config, URL);
     bench.start();
     let request = bench.accept();
@@ -443,7 +443,7 @@ fn cookies_are_sent_back_along_redirects() {
 
     // A `Cookie` of the user has precedence, so the redirect is a loop.
     let config = ClientConfig {
-        headers: [("cookie".to_owned(), "own=1".to_owned())].into(),
+        headers: serde_json::from_str(r#"{"cookie":"own=1"}"#).expect("fields"),
         ..ClientConfig::default()
     };
     let mut bench = Bench::new(config, "http://10.0.0.1/x");
@@ -496,6 +496,27 @@ fn redirects_to_other_hosts_need_permission() {
     // The previous redirect does not change which host is allowed.
     sent_to(&mut bench, "http://10.0.0.9/x");
     assert_eq!(bench.failed().0, "redirect_refused");
+}
+
+#[test]
+fn redirects_take_no_configured_credentials_to_another_port() {
+    let config = ClientConfig {
+        headers: serde_json::from_str(r#"{"X-A":"b","Cookie":"c=d"}"#).expect("fields"),
+        ..ClientConfig::default()
+    };
+    for (to, keeps) in [
+        ("http://10.0.0.1:8080/b", true),
+        ("http://10.0.0.1:81/b", false),
+    ] {
+        let mut bench = Bench::new(config.clone(), URL);
+        bench.start();
+        assert!(bench.accept().contains("\r\nCookie: c=d\r\n"));
+        bench.bytes(format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\n\r\n").as_bytes());
+        bench.out.pop_front();
+        let request = bench.accept();
+        assert_eq!(request.contains("\r\nCookie: c=d\r\n"), keeps, "{request}");
+        assert!(request.contains("\r\nX-A: b\r\n"), "{request}");
+    }
 }
 
 #[test]

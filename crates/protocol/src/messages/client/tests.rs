@@ -1,6 +1,7 @@
 use measure::Recorder;
 
 use super::*;
+use crate::descriptor::PopulationKeys as _;
 use crate::registry::MESSAGES_PROTOCOL;
 use crate::session::{Flows, Sinks};
 
@@ -240,7 +241,51 @@ fn websocket_request_has_subprotocols_and_headers() {
             "{request}"
         );
     }
-    let config = serde_json::from_str(keys).expect("the keys are good");
-    let error = ClientPlan::new(&config, "tcp://h:1", Duration::ZERO).expect_err("no WebSocket");
+    let config: ClientConfig = serde_json::from_str(keys).expect("the keys are good");
+    let (key, error) = config.check_url("tcp://h:1").expect_err("no WebSocket");
+    assert_eq!(key, "headers");
     assert!(error.contains("`headers` needs"), "{error}");
+    assert_eq!(config.check_url("wss://h/chat"), Ok(()));
+}
+
+#[test]
+fn choice_of_a_subprotocol_is_counted_and_reported_once() {
+    let keys = r#"{"subprotocols":["chat.v2","chat"]}"#;
+    for (known, text, counts) in [
+        (&["chat"][..], "`chat`", (2, 0)),
+        (&[], "none of the offered", (0, 2)),
+    ] {
+        let mut bench = Bench::new(keys, "ws://h/chat");
+        let mut noted = Vec::new();
+        for _ in 0..2 {
+            let request = bench.open().into_iter().find_map(|output| match output {
+                Output::Send { bytes, .. } => Some(bytes),
+                _ => None,
+            });
+            let mut server = ws::ServerHandshake::new(known);
+            let answer = server.read_request(&mut &request.expect("a request")[..]);
+            let answer = answer.expect("a request").expect("it is whole");
+            noted.extend(
+                bench
+                    .bytes(&answer)
+                    .into_iter()
+                    .filter_map(|output| match output {
+                        Output::Note(note) => Some(note),
+                        _ => None,
+                    }),
+            );
+            let next = Client::new(bench.client.plan.clone(), 6);
+            bench.client = next;
+            bench.input(Input::Start { due: Time::ZERO });
+        }
+        assert_eq!(noted.len(), 1, "{noted:?}");
+        assert_eq!(noted[0].kind, "subprotocol");
+        assert!(noted[0].text.contains(text), "{noted:?}");
+        let count = |counter| bench.recorder.counter(counter);
+        let counted = (
+            count(m::SUBPROTOCOLS_CHOSEN),
+            count(m::SUBPROTOCOLS_DECLINED),
+        );
+        assert_eq!(counted, counts);
+    }
 }

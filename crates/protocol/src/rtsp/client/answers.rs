@@ -197,7 +197,7 @@ impl Client {
                 let reached = self.connection.ends.and_then(|(_, remote)| remote);
                 let reached = reached.map(|remote| remote.ip());
                 let follow = self.config.follow;
-                if let Err(why) = follow.check(&self.origin_host, reached, url.host()) {
+                if let Err(why) = follow.check(self.given_url.host(), reached, url.host()) {
                     let detail = format!("{why}: {description}");
                     return self.fail(cx, Failure::RedirectRefused, detail);
                 }

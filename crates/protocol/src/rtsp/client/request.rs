@@ -93,7 +93,10 @@ impl Client {
         let headers = &mut request.headers;
         headers.push("CSeq", pending.cseq.to_string());
         headers.push("User-Agent", self.config.user_agent.clone());
-        let authorization = self.auth.authorize(pending.method.name(), &pending.uri);
+        let authorization = match self.sends_authorization_field() {
+            true => None,
+            false => self.auth.authorize(pending.method.name(), &pending.uri),
+        };
         pending.authorized = authorization.is_some();
         if let Some(value) = authorization {
             headers.push("Authorization", value);
@@ -104,6 +107,9 @@ impl Client {
         for (name, value) in &pending.headers {
             headers.push(*name, value.clone());
         }
+        for (name, value) in self.additional_fields() {
+            headers.push(name, value);
+        }
         request.body = self.body_of(&pending.method);
         cx.recorder.add(m::REQUESTS, 1);
         if pending.method == Method::Play {
@@ -111,6 +117,18 @@ impl Client {
         }
         self.send_bytes(cx, request.encode());
         self.pending.push(pending);
+    }
+
+    /// Returns the fields of `headers` for the current server.
+    pub(super) fn additional_fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        let is_named_server = self.given_url.shares_credentials_with(&self.url);
+        self.config.headers.of_request(is_named_server)
+    }
+
+    /// Returns `true` if `headers` give `Authorization`, which replaces the URL's credentials.
+    fn sends_authorization_field(&self) -> bool {
+        let mut fields = self.additional_fields();
+        fields.any(|(name, _)| name.eq_ignore_ascii_case("Authorization"))
     }
 
     /// Removes and returns the request that an answer belongs to.
@@ -153,7 +171,9 @@ impl Client {
             let delay = at.since(pending.due);
             cx.recorder.record(histogram, delay.as_nanos() as u64);
         }
-        let refused = if response.status == 401 {
+        let refused = if response.status == 401 && self.sends_authorization_field() {
+            ", with the `Authorization` of `headers`"
+        } else if response.status == 401 {
             use crate::auth::ChallengeOutcome;
             match self.auth.handle_challenges(
                 &response.headers,

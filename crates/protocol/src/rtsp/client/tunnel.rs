@@ -107,7 +107,8 @@ impl Client {
             ("x-sessioncookie", cookie),
         ];
         let not_kept = [("Pragma", "no-cache"), ("Cache-Control", "no-cache")];
-        http1::write_head(&line, &[&own, first, &not_kept, last].concat())
+        let further: Vec<(&str, &str)> = self.additional_fields().collect();
+        http1::write_head(&line, &[&own, first, &not_kept, last, &further].concat())
     }
 
     /// Returns whether the head of the answer to GET is still incomplete.

@@ -151,6 +151,7 @@ impl Client {
             request_timeout: config.request_timeout.0,
             token: config.token.clone(),
             user_agent: config.user_agent.clone(),
+            headers: config.headers.clone(),
             seed: derive_seed(&[seed, 1]),
         };
         let signalling: Box<dyn Signalling> = match url.resource {

@@ -34,6 +34,11 @@ pub(super) fn page(config: &ClientConfig, url: &str) -> Result<Page, String> {
                 .to_owned(),
         );
     }
+    if !config.headers.is_empty() {
+        return Err(
+            "golden browsers do not send `headers`: put them into another population".to_owned(),
+        );
+    }
     if url.long_poll {
         return Err("golden browsers join rooms over a WebSocket: use janus+ws".to_owned());
     }
@@ -58,10 +63,11 @@ pub(super) fn page(config: &ClientConfig, url: &str) -> Result<Page, String> {
         ),
         Resource::Room(id) => (JANUS, room(config, id.to_json(), &address("ws"))),
     };
+    let token = config.token.as_ref().or(config.tokens.first());
     for (key, secret) in [
-        ("token", &config.token),
-        ("api_secret", &config.api_secret),
-        ("pin", &config.pin),
+        ("token", token),
+        ("api_secret", config.api_secret.as_ref()),
+        ("pin", config.pin.as_ref()),
     ] {
         if let Some(secret) = secret {
             plan[key] = secret.as_str().into();
@@ -167,6 +173,7 @@ mod tests {
             (r#"{"tls":{"ca":"ca.pem"}}"#, "whep+https://h/a/whep"),
             ("{}", "http://h/"),
             ("{}", "janus+http://h/videoroom/1"),
+            (r#"{"headers":{"a":"b"}}"#, "whep+http://h/a/whep"),
         ] {
             assert!(page(&config(keys), url).is_err(), "{url}");
         }

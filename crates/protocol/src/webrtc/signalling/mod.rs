@@ -15,6 +15,7 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 
 use super::failure::Failure;
+use crate::http1::AdditionalFields;
 use crate::session::CloseReason;
 
 /// Maximum length of a description, in bytes. That of a room with hundreds of streams is shorter.
@@ -211,6 +212,8 @@ pub struct CommonSettings {
     pub token: Option<String>,
     /// Value of `User-Agent`.
     pub user_agent: String,
+    /// Additional header fields of each HTTP request, that for a WebSocket included.
+    pub headers: AdditionalFields,
     /// Seed of all random values.
     pub seed: u64,
 }

@@ -41,15 +41,14 @@ impl WebsocketClient {
         }
     }
 
-    /// Sends the request for a WebSocket at `url`.
+    /// Sends the request for a WebSocket at `url`, with these header fields.
     pub(super) fn send_upgrade(
         &mut self,
         scope: &mut SignallingContext<'_>,
         url: &Url,
-        authorization: String,
+        headers: &[(&str, &str)],
     ) {
-        let (upgrade, request) =
-            ClientHandshake::begin_authorized(url, &[], Some(authorization), self.seed);
+        let (upgrade, request) = ClientHandshake::begin_with(url, &[], headers, self.seed);
         self.upgrade = Some(upgrade);
         scope.push(SignallingAction::Send(request));
     }

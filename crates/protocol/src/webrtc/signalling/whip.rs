@@ -162,9 +162,12 @@ impl Whip {
             Request::Delete => ("", String::new()),
         };
         let common = &self.settings.common;
-        let token = common.token.as_ref().filter(|_| self.may_see_token(url));
+        let is_named_server = self.named_url().shares_credentials_with(url);
+        let token = common.token.as_ref().filter(|_| is_named_server);
         let bearer = token.map(|token| format!("Bearer {token}"));
         let authorization = bearer.or_else(|| url.user_info().map(auth::basic));
+        let is_replaced = is_named_server && common.headers.contains("Authorization");
+        let authorization = authorization.filter(|_| !is_replaced);
         let length = body.len().to_string();
         let mut headers = vec![("User-Agent", common.user_agent.as_str())];
         if let Some(authorization) = &authorization {
@@ -183,6 +186,7 @@ impl Whip {
         if request != Request::Delete {
             headers.extend([("Content-Type", kind), ("Content-Length", &length)]);
         }
+        headers.extend(common.headers.of_request(is_named_server));
         let mut bytes = http1::write_request(request.method(), url, Version::Http11, &headers);
         bytes.extend_from_slice(body.as_bytes());
         self.decoder = ResponseDecoder::new();
@@ -194,13 +198,9 @@ impl Whip {
         scope.push(SignallingAction::Send(bytes));
     }
 
-    /// True if the token may be sent to `url`: only to the host and port that the user named, and
-    /// not in cleartext if that was over TLS. The same holds for passwords ([`Url::redirect`]).
-    fn may_see_token(&self, url: &Url) -> bool {
-        let own = self.visited.first().unwrap_or(&self.url);
-        own.host().eq_ignore_ascii_case(url.host())
-            && own.port() == url.port()
-            && (url.is_secure() || !own.is_secure())
+    /// The URL that the user named. Token and passwords are sent only to its server.
+    fn named_url(&self) -> &Url {
+        self.visited.first().unwrap_or(&self.url)
     }
 
     /// Handles the head of an answer.
@@ -229,7 +229,7 @@ impl Whip {
                 return self.fail(scope, Failure::BadRedirect, detail);
             }
         };
-        let own = self.visited.first().unwrap_or(&self.url).host();
+        let own = self.named_url().host();
         if let Err(why) = self.settings.follow.check(own, None, url.host()) {
             let detail = format!("{status} redirects to {url}: {why}");
             return self.fail(scope, Failure::RedirectRefused, detail);

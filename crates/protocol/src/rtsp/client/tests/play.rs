@@ -350,6 +350,51 @@ fn credentials_are_sent_after_a_challenge() {
 }
 
 #[test]
+fn additional_fields_are_in_each_request() {
+    let config = ClientConfig {
+        headers: serde_json::from_str(r#"{"Require":"a.b","Authorization":"Bearer x"}"#)
+            .expect("fields"),
+        follow: RedirectPolicy::Any,
+        ..ClientConfig::default()
+    };
+    let mut bench = ClientBench::new(config, "rtsp://me:secret@10.0.0.1:8554/clip");
+    bench.connect();
+    let fields = |request: &Request| {
+        let get = |name| request.headers.get(name).map(str::to_owned);
+        (get("Require"), get("Authorization"))
+    };
+    let own = (Some("a.b".to_owned()), Some("Bearer x".to_owned()));
+    let options = bench.asked(Method::Options);
+    assert_eq!(fields(&options), own);
+    bench.answer(&options, 200, &[], "");
+    let describe = bench.asked(Method::Describe);
+    assert_eq!(fields(&describe), own);
+    // Another server does not get the credentials.
+    bench.answer(&describe, 302, &[("Location", "rtsp://10.0.0.7/b")], "");
+    bench.next();
+    bench.accept("10.0.0.7", 554);
+    let options = bench.asked(Method::Options);
+    assert_eq!(fields(&options), (Some("a.b".to_owned()), None));
+}
+
+#[test]
+fn refused_authorization_field_is_not_repeated() {
+    let config = ClientConfig {
+        headers: serde_json::from_str(r#"{"authorization":"Bearer x"}"#).expect("fields"),
+        ..ClientConfig::default()
+    };
+    let mut bench = ClientBench::new(config, "rtsp://me:secret@10.0.0.1:8554/clip");
+    bench.connect();
+    bench.options();
+    let describe = bench.asked(Method::Describe);
+    let challenge = [("WWW-Authenticate", "Basic realm=\"r\"")];
+    bench.answer(&describe, 401, &challenge, "");
+    let (reason, detail) = bench.failed();
+    assert_eq!(reason, "status_401");
+    assert!(detail.contains("`Authorization` of `headers`"), "{detail}");
+}
+
+#[test]
 fn redirect_to_another_host_is_followed_if_allowed() {
     let config = ClientConfig {
         follow: RedirectPolicy::Any,

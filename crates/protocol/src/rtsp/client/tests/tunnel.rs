@@ -119,6 +119,23 @@ fn requests_go_by_post_and_answers_come_by_get() {
 }
 
 #[test]
+fn additional_fields_are_in_get_and_post() {
+    let config = ClientConfig {
+        transport: Transport::Http,
+        headers: serde_json::from_str(r#"{"X-Key":"a"}"#).expect("fields"),
+        ..ClientConfig::default()
+    };
+    let mut bench = ClientBench::new(config, URL);
+    let due = bench.now;
+    bench.input(Input::Start { due });
+    let get = open(&mut bench);
+    assert!(sent(&mut bench, get).contains("\r\nX-Key: a\r\n"));
+    hears(&mut bench, get, b"HTTP/1.0 200 OK\r\n\r\n");
+    let post = open(&mut bench);
+    assert!(sent(&mut bench, post).contains("\r\nX-Key: a\r\n"));
+}
+
+#[test]
 fn two_clients_have_two_cookies() {
     let (_, _, one) = asked();
     let mut bench = ClientBench {

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::super::{SignallingAction, SignallingContext};
 use super::{Janus, JanusMessage, LIMITS, Phase, RequestKind, Settings, closed_failure};
 use crate::http1::{
-    self, CloseState, Head, ResponseDecoder, ResponseError, ResponseItem, Url, Version,
+    self, AdditionalFields, CloseState, Head, ResponseDecoder, ResponseError, ResponseItem, Url,
+    Version,
 };
 use crate::session::CloseReason;
 use crate::webrtc::failure::Failure;
@@ -174,6 +175,8 @@ fn malformed_failure(malformed: ResponseError) -> (Failure, String) {
 pub(super) struct LongPoll {
     api_url: Url,
     user_agent: String,
+    /// Additional header fields.
+    headers: AdditionalFields,
     /// Token and API secret, as they are appended to the query of a GET.
     credentials_query: String,
     /// Requests with their numbers that wait for earlier answers. Their number is bounded by that
@@ -200,6 +203,7 @@ impl LongPoll {
         LongPoll {
             api_url,
             user_agent: settings.common.user_agent.clone(),
+            headers: settings.common.headers.clone(),
             credentials_query: secrets.collect(),
             queue: VecDeque::new(),
             requests: HttpConnection::new(LIMITS.keep_max),
@@ -229,11 +233,12 @@ impl LongPoll {
         let parts = [session, handle].into_iter().flatten();
         let path: String = parts.map(|part| format!("/{part}")).collect();
         let length = text.len().to_string();
-        let headers = [
+        let mut headers = vec![
             ("User-Agent", &*self.user_agent),
             ("Content-Type", "application/json"),
             ("Content-Length", &length),
         ];
+        headers.extend(self.headers.of_request(true));
         let url = self.url_below(&path);
         let mut bytes = http1::write_request("POST", &url, Version::Http11, &headers);
         bytes.extend_from_slice(text.as_bytes());
@@ -245,7 +250,8 @@ impl LongPoll {
         self.polls += 1;
         let (number, secrets) = (self.polls, &self.credentials_query);
         let path = format!("/{session}?maxev={EVENTS_MAX}&rid={number}{secrets}");
-        let headers = [("User-Agent", &*self.user_agent)];
+        let mut headers = vec![("User-Agent", &*self.user_agent)];
+        headers.extend(self.headers.of_request(true));
         let request =
             http1::write_request("GET", &self.url_below(&path), Version::Http11, &headers);
         self.events.begin_request(now, &request);

@@ -267,8 +267,11 @@ impl Signalling for Janus {
         if self.phase != Phase::Connecting {
             return;
         }
-        let seed = self.settings.common.seed;
-        let (upgrade, request) = ClientHandshake::begin(&self.api_url, &[SUBPROTOCOL], seed);
+        let common = &self.settings.common;
+        let mut headers = vec![("User-Agent", common.user_agent.as_str())];
+        headers.extend(common.headers.of_request(true));
+        let (upgrade, request) =
+            ClientHandshake::begin_with(&self.api_url, &[SUBPROTOCOL], &headers, common.seed);
         self.upgrade = Some(upgrade);
         self.phase = Phase::Upgrading;
         self.step_started_at = scope.now;

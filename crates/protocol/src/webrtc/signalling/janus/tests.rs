@@ -22,6 +22,8 @@ struct TestClient {
     actions: Vec<SignallingAction>,
     requests: Vec<Value>,
     frames: Reassembler,
+    /// Request for the WebSocket.
+    upgrade_request: String,
 }
 
 fn ms(millis: u64) -> Time {
@@ -34,6 +36,7 @@ fn settings(place: Resource) -> Settings {
             request_timeout: Duration::from_secs(5),
             token: None,
             user_agent: String::new(),
+            headers: Default::default(),
             seed: 7,
         },
         place,
@@ -60,6 +63,7 @@ impl TestClient {
             actions: Vec::new(),
             requests: Vec::new(),
             frames: Reassembler::default(),
+            upgrade_request: String::new(),
         };
         client.does(|janus, scope| janus.begin(scope));
         assert!(
@@ -86,6 +90,7 @@ impl TestClient {
         let answer = acceptance
             .read_request(&mut &request[..])
             .expect("a request");
+        client.upgrade_request = String::from_utf8(request).expect("text");
         client.bytes(&answer.expect("it is whole"));
         client
     }
@@ -184,6 +189,22 @@ const ROOM_HANDLE: u64 = 3783219663756637;
 
 fn room() -> Settings {
     settings(Resource::Room(JanusId::Number(1234)))
+}
+
+#[test]
+fn websocket_request_has_additional_fields() {
+    let mut settings = settings(Resource::Room(JanusId::Number(9)));
+    settings.common.user_agent = "me".to_owned();
+    settings.common.headers = serde_json::from_str(r#"{"X-Key":"a"}"#).expect("fields");
+    let request = TestClient::new(settings).upgrade_request;
+    for field in [
+        "User-Agent: me",
+        "X-Key: a",
+        "Sec-WebSocket-Protocol: janus-protocol",
+    ] {
+        let found = request.matches(&format!("\r\n{field}\r\n")).count();
+        assert_eq!(found, 1, "{field} in {request}");
+    }
 }
 
 #[test]

@@ -512,8 +512,14 @@ impl Signalling for LiveKit {
         self.phase = Phase::Upgrading;
         self.step_started_at = scope.now;
         scope.recorder.add(m::REQUESTS, 1);
-        self.socket
-            .send_upgrade(scope, &url, format!("Bearer {token}"));
+        let common = &self.settings.common;
+        let authorization = format!("Bearer {token}");
+        let mut headers = vec![
+            ("User-Agent", common.user_agent.as_str()),
+            ("Authorization", &authorization),
+        ];
+        headers.extend(common.headers.of_request(true));
+        self.socket.send_upgrade(scope, &url, &headers);
     }
 
     fn bytes(&mut self, scope: &mut SignallingContext<'_>, mut bytes: &[u8]) {

@@ -38,6 +38,7 @@ fn settings() -> Settings {
             request_timeout: Duration::from_secs(5),
             token: None,
             user_agent: String::new(),
+            headers: Default::default(),
             seed: 7,
         },
         room: "a room".to_owned(),
@@ -229,6 +230,15 @@ fn client_requests_its_room_with_its_own_token() {
     });
     assert!(given.request.contains("Authorization: Bearer given\r\n"));
     assert!(given.request.contains("auto_subscribe=0"));
+    let mut with_fields = settings();
+    with_fields.common.user_agent = "me".to_owned();
+    with_fields.common.headers = serde_json::from_str(r#"{"X-Key":"a"}"#).expect("fields");
+    let request = TestClient::asking(with_fields).request;
+    let user_agents = request.matches("\r\nUser-Agent: me\r\n").count();
+    assert_eq!(
+        (user_agents, request.contains("\r\nX-Key: a\r\n")),
+        (1, true)
+    );
     let other = Settings {
         common: CommonSettings {
             seed: 8,

@@ -31,6 +31,7 @@ fn settings() -> Settings {
             request_timeout: Duration::from_secs(5),
             token: None,
             user_agent: "streamgauge".to_owned(),
+            headers: Default::default(),
             seed: 7,
         },
         follow: RedirectPolicy::SameHost,
@@ -330,6 +331,46 @@ fn redirects_are_followed_within_the_rules() {
             "{location}"
         );
     }
+}
+
+#[test]
+fn additional_fields_are_in_each_request() {
+    let fields = r#"{"Origin":"https://o","authorization":"Bearer x"}"#;
+    let with_fields = || {
+        let mut settings = settings();
+        settings.trickle = true;
+        settings.common.headers = serde_json::from_str(fields).expect("fields");
+        settings
+    };
+    let has_both = |request: &str| {
+        assert!(request.contains("\r\nOrigin: https://o\r\n"), "{request}");
+        let own = request.contains("\r\nauthorization: Bearer x\r\n");
+        assert!(own && !request.contains("Basic"), "{request}");
+    };
+    let (mut client, post) = TestClient::posted(with_fields());
+    has_both(&post);
+    client.receive(CREATED);
+    client.actions.pop_front();
+    has_both(&client.sent());
+    client.receive("HTTP/1.1 204 No\r\n\r\n");
+    client.actions.clear();
+    client.does(|whip, scope| whip.leave(scope));
+    client.actions.clear();
+    client.does(|whip, scope| whip.connected(scope));
+    let delete = client.sent();
+    assert!(delete.starts_with("DELETE "), "{delete}");
+    has_both(&delete);
+
+    // Another port does not get the credentials.
+    let (mut client, _) = TestClient::posted(with_fields());
+    client.receive(
+        "HTTP/1.1 307 No\r\nLocation: http://127.0.0.1:8890/b\r\nContent-Length: 0\r\n\r\n",
+    );
+    client.actions.clear();
+    client.does(|whip, scope| whip.connected(scope));
+    let post = client.sent();
+    assert!(post.contains("\r\nOrigin: https://o\r\n"), "{post}");
+    assert!(!post.to_lowercase().contains("authorization"), "{post}");
 }
 
 #[test]

@@ -30,6 +30,7 @@ impl TestClient {
                 request_timeout: Duration::from_secs(5),
                 token: Some("a b".to_owned()),
                 user_agent: "me".to_owned(),
+                headers: serde_json::from_str(r#"{"X-Key":"a"}"#).expect("fields"),
                 seed: 7,
             },
             place: Resource::Room(JanusId::Number(9)),
@@ -73,6 +74,7 @@ impl TestClient {
         };
         let text = String::from_utf8(bytes).expect("it is text");
         let (head, body) = text.split_once("\r\n\r\n").expect("it is whole");
+        assert!(head.contains("\r\nX-Key: a"), "{head}");
         let line = head.lines().next().expect("it is there").to_owned();
         (line, serde_json::from_str(body).expect("it is JSON"))
     }
@@ -82,6 +84,7 @@ impl TestClient {
             panic!("it does not wait for events");
         };
         let text = String::from_utf8(bytes).expect("it is text");
+        assert!(text.contains("\r\nX-Key: a\r\n"), "{text}");
         text.lines().next().expect("it is there").to_owned()
     }
 

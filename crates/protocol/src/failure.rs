@@ -47,6 +47,13 @@ macro_rules! reasons {
 
         $(
             impl $Name {
+                /// Returns the reason with this name.
+                pub fn from_name(name: &str) -> Option<$Name> {
+                    let shared = <$Of>::ALL.iter().copied().map($Name::$Shared);
+                    let mut all = $Name::ALL.iter().copied().chain(shared);
+                    all.find(|reason| reason.name() == name)
+                }
+
                 /// Returns a failure with this reason and the given details.
                 pub fn with(self, detail: impl Into<String>) -> $crate::session::Failure {
                     $crate::session::Failure {

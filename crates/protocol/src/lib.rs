@@ -46,3 +46,4 @@ pub mod url;
 pub mod viewer;
 pub mod webrtc;
 pub mod websocket;
+pub mod zapping;

@@ -13,13 +13,13 @@ use measure::{KeyFigure, Recorder, SummaryRow, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::metrics::CLIENTS;
+use crate::metrics::ZAPPING;
 use crate::session::{Service, Start};
 
 measure::metrics! {
     /// Viewers: clients that receive media. Each is judged once, when it ends, against the bounds
     /// of `served_well` in its population.
-    pub VIEWERS after CLIENTS;
+    pub VIEWERS after ZAPPING;
     counters {
         /// Viewers that were served well: they did not fail, their first media arrived in time
         /// (`start`, default 2 s after the planned start), their stalls took at most `stalled` in
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn causes_add_up_to_the_badly_served_viewers() {
-        const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS]);
+        const CATALOGUE: Catalogue = Catalogue(&[&crate::metrics::CLIENTS, &ZAPPING, &VIEWERS]);
         let mut recorder = Recorder::new(CATALOGUE);
         let mut count = |viewing, failed| {
             let service = ServedWell::default().judge(&viewing);

@@ -8,7 +8,7 @@ use measure::units::BitRate;
 use measure::{Catalogue, CounterId, HistogramId};
 use protocol::media::rtp::metrics::{self as rtp, RTP};
 use protocol::media::rtp::{ServedStream, StreamSummary};
-use protocol::metrics::CLIENTS;
+use protocol::metrics::{CLIENTS, ZAPPING};
 use protocol::rtsp::actions::Action;
 use protocol::rtsp::client::Client;
 use protocol::rtsp::config::{ClientConfig, Transport};
@@ -18,7 +18,7 @@ use protocol::session::{Outcome, Output};
 use protocol::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, summaries};
 use protocol::viewer::VIEWERS;
 
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &RTP, &RTSP]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &RTP, &RTSP]);
 const FIRST: SessionNumber = SessionNumber(0);
 const BOTH: [Transport; 2] = [Transport::Udp, Transport::Tcp];
 

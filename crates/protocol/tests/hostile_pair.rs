@@ -6,7 +6,7 @@ use std::time::Duration;
 use measure::units::BitRate;
 use measure::{Catalogue, Time};
 use protocol::media::rtp::metrics::RTP;
-use protocol::metrics::CLIENTS;
+use protocol::metrics::{CLIENTS, ZAPPING};
 use protocol::rtsp::client::Client;
 use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::RTSP;
@@ -15,7 +15,7 @@ use protocol::session::{ChannelId, Context, Input, Outcome, Output, Port, Sessio
 use protocol::testing::{Pair, PairSettings, RunEnd, Side};
 use protocol::viewer::VIEWERS;
 
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &RTP, &RTSP]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &RTP, &RTSP]);
 
 /// Answers every request with 256 KiB of repeated bytes.
 struct Flood(&'static [u8]);

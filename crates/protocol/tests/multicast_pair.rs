@@ -8,7 +8,7 @@ use measure::Catalogue;
 use measure::units::BitRate;
 use protocol::media::rtp::metrics::{self as rtp, RTP};
 use protocol::media::rtp::{ServedStream, StreamSummary};
-use protocol::metrics::CLIENTS;
+use protocol::metrics::{CLIENTS, ZAPPING};
 use protocol::rtsp::client::Client;
 use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::RTSP;
@@ -17,7 +17,7 @@ use protocol::session::{Outcome, Output};
 use protocol::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, summaries};
 use protocol::viewer::VIEWERS;
 
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &RTP, &RTSP]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &RTP, &RTSP]);
 const URL: &str = "rtsp://server/a";
 
 fn server(faults: &[&str]) -> Server {

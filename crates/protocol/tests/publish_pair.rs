@@ -12,7 +12,7 @@ use protocol::awaiting_publisher::{AwaitedStreams, WaitingClient};
 use protocol::media::rtp::StreamSummary;
 use protocol::media::rtp::metrics::{self as rtp, RTP};
 use protocol::media::source::{MediaSource, SourceConfig};
-use protocol::metrics::CLIENTS;
+use protocol::metrics::{CLIENTS, ZAPPING};
 use protocol::rtsp::client::Client;
 use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::{self as m, RTSP};
@@ -22,7 +22,7 @@ use protocol::session::{Outcome, Output, Session};
 use protocol::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, summaries};
 use protocol::viewer::VIEWERS;
 
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &RTP, &RTSP]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &RTP, &RTSP]);
 const URL: &str = "rtsp://server/live";
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 

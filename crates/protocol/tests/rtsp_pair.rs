@@ -8,7 +8,7 @@ use measure::Catalogue;
 use measure::units::{BitRate, TimeSpan};
 use protocol::media::rtp::metrics::{self as rtp, RTP};
 use protocol::media::rtp::{ServedStream, StreamSummary};
-use protocol::metrics::CLIENTS;
+use protocol::metrics::{CLIENTS, ZAPPING};
 use protocol::rtsp::client::Client;
 use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::{self as rtsp, RTSP};
@@ -19,7 +19,7 @@ use protocol::testing::{
 };
 use protocol::viewer::{Judgement, VIEWERS};
 
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &RTP, &RTSP]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &RTP, &RTSP]);
 const FIRST: SessionNumber = SessionNumber(0);
 
 fn server_config() -> ServerConfig {

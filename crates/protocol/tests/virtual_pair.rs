@@ -14,14 +14,14 @@ use protocol::media::rtp::metrics::{self as m, RTP};
 use protocol::media::rtp::{
     Faults, FlowSettings, Pacing, ReceiverConfig, RtpFlow, RtpReceiver, ServedStream,
 };
-use protocol::metrics::CLIENTS;
+use protocol::metrics::{CLIENTS, ZAPPING};
 use protocol::session::{
     Arrival, ChannelError, ChannelId, CloseReason, Context, Failure, FlowId, Input, MediaEvent,
     Note, Open, Outcome, Output, Port, Record, Session, SinkId,
 };
 use protocol::testing::{Pair, PairSettings, RunEnd, ServerReaction, SessionNumber, Side};
 
-static GROUPS: [&Group; 2] = [&CLIENTS, &RTP];
+static GROUPS: [&Group; 4] = [&CLIENTS, &ZAPPING, &protocol::viewer::VIEWERS, &RTP];
 
 const CONNECTION: ChannelId = ChannelId(0);
 const MEDIA: ChannelId = ChannelId(1);

@@ -25,6 +25,7 @@ use crate::session::{
     ArrivalTimes, ChannelId, CloseReason, Context, Input, Open, Outcome, Output, Port, Session,
     Sinks, StreamRow,
 };
+use crate::zapping::Channels;
 
 mod body_prefix;
 mod media;
@@ -34,7 +35,6 @@ mod tests;
 mod zap;
 
 use body_prefix::BodyPrefix;
-pub use zap::Channels;
 use zap::Zapping;
 
 /// A body that has no three packets in a row within this number of bytes is not a transport stream.
@@ -149,7 +149,7 @@ impl Client {
 
     /// Makes the client change between these channels, if its configuration asks for it. Its random
     /// choices derive from `seed`.
-    pub fn zapping(mut self, channels: Arc<Channels>, seed: u64) -> Client {
+    pub fn zapping(mut self, channels: Arc<Channels<Url>>, seed: u64) -> Client {
         let zapping = |zap| Box::new(Zapping::new(zap, channels, &self.current_url, seed));
         self.zapping = self.config.zap.map(zapping);
         self
@@ -287,7 +287,7 @@ impl Client {
             let (at, _) = times.clone().arrival_of(start + 1);
             let changed = self.zapping.as_ref().and_then(|zapping| zapping.last_due);
             let (delay, from) = match changed {
-                Some(due) => (m::ZAP_FIRST_BYTE_DELAY, due),
+                Some(due) => (clients::ZAP_FIRST_BYTE_DELAY, due),
                 None => (m::FIRST_BYTE_DELAY, self.planned_start),
             };
             cx.recorder.record(delay, at.since(from).as_nanos() as u64);

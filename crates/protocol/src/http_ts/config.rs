@@ -7,11 +7,11 @@ use measure::units::TimeSpan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::duration_range::DurationRange;
 use crate::http1::{self, AdditionalFields, Url, Version};
 use crate::redirect_policy::RedirectPolicy;
 use crate::tls::TlsConfig;
 use crate::viewer::ServedWell;
+use crate::zapping::Zap;
 
 /// HTTP version of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -34,22 +34,6 @@ impl HttpVersion {
         }
     }
 }
-
-/// Channel changes of clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Zap {
-    /// Time that a client stays on a channel: `5s`, or `2s..10s` for times drawn from the seed. At
-    /// least 100ms.
-    pub every: DurationRange,
-    /// Number of changes. The client leaves when the next change would be due. Default: unlimited,
-    /// for as long as the client stays.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub count: Option<u32>,
-}
-
-/// Minimum time on a channel.
-const STAY_MIN: Duration = Duration::from_millis(100);
 
 /// Keys of a population of clients for transport streams over HTTP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -152,15 +136,7 @@ impl ClientConfig {
             .check(&RESERVED_HEADERS, instead)
             .map_err(|text| ("headers", text))?;
         if let Some(zap) = &self.zap {
-            let wrong = |text: &str| Err(("zap", text.to_owned()));
-            if zap.every.min < STAY_MIN {
-                return wrong(
-                    "clients cannot change channel that fast; write `zap: {every: 100ms}` or a longer time",
-                );
-            }
-            if zap.count == Some(0) {
-                return wrong("`zap` with a `count` of 0 has no effect; remove it");
-            }
+            zap.check().map_err(|text| ("zap", text))?;
             if self.group.is_some() {
                 let text = "`group` cannot be combined with `zap`, because each channel has its own group; remove it";
                 return Err(("group", text.to_owned()));
@@ -172,20 +148,6 @@ impl ClientConfig {
     /// Returns the group whose datagrams are expected from this URL, if it is known.
     pub fn group_of(&self, url: &Url) -> Option<SocketAddr> {
         self.group.or_else(|| group_in(url.target()))
-    }
-}
-
-impl Zap {
-    /// Describes the channel changes in words.
-    pub fn describe(&self) -> String {
-        match self.count {
-            None => format!("changes channel every {}", self.every),
-            Some(1) => format!("changes channel once, after {}, and leaves", self.every),
-            Some(count) => format!(
-                "changes channel every {}, {count} times, and leaves",
-                self.every
-            ),
-        }
     }
 }
 

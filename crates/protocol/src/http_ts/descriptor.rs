@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use measure::Catalogue;
 
-use super::client::{Channels, Client};
+use super::client::Client;
 use super::config::{self, ClientConfig};
 use super::metrics::HTTP_TS;
 use super::relay::reference::SERVER;
@@ -17,11 +17,12 @@ use crate::descriptor::{
 use crate::http1::Url;
 use crate::media::rtp::{RTP_COLUMNS, TS_COLUMNS};
 use crate::media::ts::metrics::TS;
-use crate::metrics::CLIENTS;
+use crate::metrics::{CLIENTS, ZAPPING};
 use crate::options::ClientOptions;
 use crate::session::Session;
 use crate::tls::TlsConfig;
 use crate::viewer::VIEWERS;
+use crate::zapping::Channels;
 
 /// Transport streams over HTTP/1 (ISO/IEC 13818-1, RFC 9112).
 pub static PROTOCOL: Protocol = Protocol {
@@ -29,7 +30,7 @@ pub static PROTOCOL: Protocol = Protocol {
     schemes: &["http", "https"],
     default_port: Url::DEFAULT_PORT,
     transport: Transport::Tcp,
-    catalogue: Catalogue(&[&CLIENTS, &VIEWERS, &TS, &HTTP_TS]),
+    catalogue: Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &TS, &HTTP_TS]),
     datagrams: None,
     stream_columns: &[RTP_COLUMNS, TS_COLUMNS],
     parse_url: read_url,
@@ -121,16 +122,18 @@ impl PopulationKeys for ClientConfig {
 struct Clients {
     config: ClientConfig,
     /// Channels between which they change.
-    channels: Option<Arc<Channels>>,
+    channels: Option<Arc<Channels<Url>>>,
     surroundings: RunContext,
 }
 
 impl ClientFactory for Clients {
     fn set_population(&mut self, crowd: &PopulationPlan<'_>) -> Result<(), String> {
         if self.config.zap.is_some() {
-            let channels =
-                Channels::new(crowd.urls, crowd.in_turn).map_err(|error| error.to_string())?;
-            self.channels = Some(Arc::new(channels));
+            let urls = crowd.urls.iter().map(|url| Url::parse(url));
+            let urls: Vec<Url> = urls
+                .collect::<Result<_, _>>()
+                .map_err(|error| error.to_string())?;
+            self.channels = Some(Arc::new(Channels::new(urls, crowd.in_turn)));
         }
         Ok(())
     }

@@ -31,6 +31,7 @@ mod publish;
 mod responses;
 #[cfg(test)]
 mod tests;
+mod zap;
 
 pub(super) use playing::COLUMNS;
 pub use playing::StreamSummary;
@@ -105,6 +106,10 @@ pub struct Client {
     messages_without_media: u32,
     /// Number of commands that could not be parsed.
     unreadable_commands: u32,
+    /// True after a channel change: the delays of a start are not measured.
+    is_later_channel: bool,
+    /// True if an earlier stream was played on the connection.
+    is_reused: bool,
     /// Planned time of the first request, and actual start of the client.
     planned_start: Time,
     started: Time,
@@ -148,6 +153,8 @@ impl Client {
             other_stream: None,
             messages_without_media: 0,
             unreadable_commands: 0,
+            is_later_channel: false,
+            is_reused: false,
             planned_start: Time::ZERO,
             started: Time::ZERO,
             requested_at: Time::ZERO,
@@ -200,9 +207,11 @@ impl Client {
             return;
         }
         self.addresses = Some((local, remote));
-        let delay = cx.now.since(self.started);
-        cx.recorder
-            .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+        if !self.is_later_channel {
+            let delay = cx.now.since(self.started);
+            cx.recorder
+                .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+        }
         cx.out.push_back(Output::Acknowledge {
             channel: CHANNEL,
             delay: match self.config.acknowledge {
@@ -243,6 +252,10 @@ impl Client {
                     let Some(playing) = self.playing.as_mut() else {
                         continue;
                     };
+                    // Until `play` is answered, this is media of the earlier stream.
+                    if self.is_reused && self.phase == Phase::Play {
+                        continue;
+                    }
                     // A connection has one stream. Servers use any message stream ID, and players
                     // ignore it.
                     if media.stream != self.message_stream {
@@ -401,6 +414,7 @@ impl Client {
                 due: self.planned_start,
                 started: self.started,
                 asked: cx.now,
+                is_later_channel: self.is_later_channel,
             },
             self.config.playout_buffer.0,
             self.wall_clock,

@@ -14,6 +14,7 @@ use crate::media::source::SourceConfig;
 use crate::session::AckDelay;
 use crate::tls::TlsConfig;
 use crate::viewer::ServedWell;
+use crate::zapping::Zap;
 
 /// Value of a connect parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -128,6 +129,12 @@ pub struct ClientConfig {
     /// publishes, for example on another machine. A run that publishes always looks for them.
     /// Default false.
     pub time_codes: bool,
+    /// Channel changes during playback: `{every: 5s}`, or `{every: 2s..10s, count: 20}`. The client
+    /// deletes its stream and requests another URL of the population: any other with
+    /// `pick: random`, otherwise the next one. Streams of one application use the same connection
+    /// if the server supports that. Default: no changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zap: Option<Zap>,
     /// TLS settings for `rtmps` URLs: `{verify: false}` or `{ca: FILE}`.
     pub tls: TlsConfig,
 }
@@ -151,6 +158,7 @@ impl Default for ClientConfig {
             chunk_size: 4096,
             drop_after: None,
             time_codes: false,
+            zap: None,
             tls: TlsConfig::default(),
         }
     }
@@ -175,6 +183,9 @@ impl ClientConfig {
         }
         if let Some(source) = &self.publish {
             Tracks::check(source).map_err(|text| ("publish", text))?;
+        }
+        if let Some(zap) = &self.zap {
+            zap.check_with(&[("publish", self.publish.is_some())])?;
         }
         if !(128..=65_536).contains(&self.chunk_size) {
             let text = "`chunk_size` must be from 128 to 65536 bytes".to_owned();
@@ -226,6 +237,8 @@ mod tests {
             (r#"{"app":"/live"}"#, "app"),
             (r#"{"connect":{"app":"x"}}"#, "connect"),
             (r#"{"publish":{"mtu":500}}"#, "publish"),
+            (r#"{"publish":{},"zap":{"every":"1s"}}"#, "zap"),
+            (r#"{"zap":{"every":"1ms"}}"#, "zap"),
             (r#"{"chunk_size":1}"#, "chunk_size"),
         ] {
             assert_eq!(read(wrong), Err(key.to_owned()), "{wrong}");

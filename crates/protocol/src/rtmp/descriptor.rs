@@ -3,26 +3,28 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use measure::Catalogue;
+use measure::{Catalogue, CounterId};
 
 use super::calibration;
-use super::client::{COLUMNS, Client};
+use super::client::{COLUMNS, Client, StreamSummary};
 use super::config::ClientConfig;
+use super::failure::Failure;
 use super::metrics::RTMP;
 use super::server::reference::SERVER;
 use super::source::Tracks;
 use super::url::{self, Url};
 use crate::descriptor::{
-    ClientFactory, ClientIdentity, Location, PopulationKeys, Protocol, RunContext, StreamName,
-    Transport,
+    ClientFactory, ClientIdentity, Location, PopulationKeys, PopulationPlan, Protocol, RunContext,
+    StreamName, Transport,
 };
 use crate::media::frames::metrics::FRAMES_GROUP;
 use crate::media::source::SourceConfig;
-use crate::metrics::CLIENTS;
+use crate::metrics::{CLIENTS, ZAPPING, ZAPS_FAILED_BROKEN};
 use crate::options::ClientOptions;
-use crate::session::Session;
+use crate::session::{Session, StreamRow};
 use crate::tls::TlsConfig;
 use crate::viewer::VIEWERS;
+use crate::zapping::{Viewer, ViewerFactory, ZappingClients};
 
 /// RTMP 1.0.
 pub static PROTOCOL: Protocol = Protocol {
@@ -30,7 +32,7 @@ pub static PROTOCOL: Protocol = Protocol {
     schemes: &["rtmp", "rtmps"],
     default_port: url::DEFAULT_PORT,
     transport: Transport::Tcp,
-    catalogue: Catalogue(&[&CLIENTS, &VIEWERS, &FRAMES_GROUP, &RTMP]),
+    catalogue: Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &FRAMES_GROUP, &RTMP]),
     datagrams: None,
     stream_columns: &[COLUMNS],
     parse_url: read_url,
@@ -69,6 +71,9 @@ impl PopulationKeys for ClientConfig {
     fn default_thresholds(&self) -> &'static [&'static str] {
         match self.publish {
             Some(_) => &["sent_frames > 0", "not_taken == 0"],
+            None if self.zap.is_some() => {
+                &["frames > 0", "streams_silent == 0", "zaps_failed == 0"]
+            }
             None => &["frames > 0", "streams_silent == 0"],
         }
     }
@@ -87,10 +92,26 @@ impl PopulationKeys for ClientConfig {
         let source = self.publish.as_ref();
         let source = source.map(|source| Tracks::new(source, file)).transpose()?;
         Ok(Box::new(Clients {
-            config: self.clone(),
-            source: source.map(Arc::new),
-            surroundings: surroundings.clone(),
+            maker: Arc::new(ClientMaker {
+                config: self.clone(),
+                source: source.map(Arc::new),
+                surroundings: surroundings.clone(),
+            }),
+            zapping: None,
         }))
+    }
+
+    /// A client says goodbye to one channel while it requests the next.
+    fn sockets_per_client(&self, _: u64) -> u64 {
+        1 + u64::from(self.zap.is_some())
+    }
+
+    fn actions(&self) -> Option<String> {
+        self.zap.map(|zap| zap.describe())
+    }
+
+    fn changes_channel(&self) -> bool {
+        self.zap.is_some()
     }
 
     fn published(&self) -> Option<&SourceConfig> {
@@ -111,18 +132,43 @@ impl PopulationKeys for ClientConfig {
     }
 }
 
-/// State that the clients of a population share.
+/// Factory for the clients of a population.
 #[derive(Debug)]
 struct Clients {
+    maker: Arc<ClientMaker>,
+    /// Set if the clients change channel.
+    zapping: Option<ZappingClients>,
+}
+
+impl ClientFactory for Clients {
+    fn set_population(&mut self, plan: &PopulationPlan<'_>) -> Result<(), String> {
+        if let Some(zap) = self.maker.config.zap {
+            let zapping = ZappingClients::new(zap, plan.urls, plan.in_turn, self.maker.clone());
+            self.zapping = Some(zapping?);
+        }
+        Ok(())
+    }
+
+    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
+        Ok(match &self.zapping {
+            Some(zapping) => Box::new(zapping.client(url, seat)),
+            None => Box::new(self.maker.client(url, seat.seed)?),
+        })
+    }
+}
+
+/// Maker of clients, each of which plays or publishes one URL.
+#[derive(Debug)]
+struct ClientMaker {
     config: ClientConfig,
     source: Option<Arc<Tracks>>,
     surroundings: RunContext,
 }
 
-impl ClientFactory for Clients {
-    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
+impl ClientMaker {
+    fn client(&self, url: &str, seed: u64) -> Result<Client, String> {
         let mut client =
-            Client::new(self.config.clone(), url, seat.seed).map_err(|error| error.to_string())?;
+            Client::new(self.config.clone(), url, seed).map_err(|error| error.to_string())?;
         // Players look for time codes only if frames may carry them.
         if (self.surroundings.has_time_codes() || self.source.is_some())
             && let Some(wall_clock) = self.surroundings.wall_clock()
@@ -132,6 +178,29 @@ impl ClientFactory for Clients {
         if let Some(source) = &self.source {
             client = client.publishing(source.clone());
         }
-        Ok(Box::new(client))
+        Ok(client)
+    }
+}
+
+impl ViewerFactory for ClientMaker {
+    fn viewer(
+        &self,
+        url: &str,
+        identity: ClientIdentity,
+        is_first: bool,
+    ) -> Result<Box<dyn Viewer>, String> {
+        let client = self.client(url, identity.seed)?;
+        Ok(Box::new(match is_first {
+            true => client,
+            false => client.for_later_channel(),
+        }))
+    }
+
+    fn zap_failed_counter(&self, reason: &str) -> CounterId {
+        Failure::from_name(reason).map_or(ZAPS_FAILED_BROKEN, Failure::zap_counter)
+    }
+
+    fn sum_rows(&self, rows: &[StreamRow], title: &str) -> Option<StreamRow> {
+        StreamSummary::sum_rows(rows, title)
     }
 }

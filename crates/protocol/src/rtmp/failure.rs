@@ -1,9 +1,13 @@
 //! Reasons for the failure of a client.
 
+use measure::CounterId;
+
 use super::codec::Malformed;
 use crate::connect_failure::ConnectFailure;
 use crate::failure::reasons;
+use crate::metrics as m;
 use crate::session::CloseReason;
+use crate::zapping::counter_of_connect_failure;
 
 reasons! {
     /// Reason for a client's failure: a row of the report.
@@ -137,6 +141,30 @@ impl Failure {
             CloseReason::Reset => Some(Failure::Reset),
             CloseReason::SendQueueFull => Some(Failure::Stuck),
             CloseReason::Tls(error) => Some(Failure::Connect(error.into())),
+        }
+    }
+
+    /// Returns the counter for channel changes that failed with this reason.
+    pub(crate) const fn zap_counter(self) -> CounterId {
+        match self {
+            Failure::Connect(failure) => counter_of_connect_failure(failure),
+            Failure::ConnectRejected
+            | Failure::RedirectRefused
+            | Failure::InvalidApp
+            | Failure::AppShutdown
+            | Failure::ConnectFailed
+            | Failure::CommandRefused
+            | Failure::StreamNotFound
+            | Failure::PlayFailed
+            | Failure::StatusError => m::ZAPS_FAILED_STATUS,
+            Failure::TimeoutHandshake
+            | Failure::TimeoutConnect
+            | Failure::TimeoutCreateStream
+            | Failure::TimeoutPlay
+            | Failure::NoMedia
+            | Failure::MediaStopped => m::ZAPS_FAILED_SILENT,
+            Failure::NoPicture => m::ZAPS_FAILED_NO_PICTURE,
+            _ => m::ZAPS_FAILED_BROKEN,
         }
     }
 }

@@ -98,6 +98,7 @@ measure::metrics! {
         super::summary::STREAM;
         crate::summary::STARTUP_ROWS;
         super::summary::FRAMES;
+        crate::zapping::SUMMARY;
     }
     starts {
         HANDSHAKE_DELAY;

@@ -102,6 +102,12 @@ impl Url {
         &self.stream
     }
 
+    /// Returns true if both URLs mean the same application of the same server.
+    pub fn is_same_application(&self, other: &Url) -> bool {
+        let server = |url: &Url| (url.secure, url.host.to_ascii_lowercase(), url.port);
+        self.app == other.app && server(self) == server(other)
+    }
+
     /// URL of the application (RTMP, 7.2.1.1).
     pub fn tc_url(&self) -> String {
         let scheme = if self.secure { "rtmps" } else { "rtmp" };

@@ -17,6 +17,7 @@
 //! * `media`: streams, reports, and detection of the end of the media;
 //! * `silent_streams`: streams that are silent while others play;
 //! * `server_hints`: statements of the server that explain the end;
+//! * `zap`: the client as one of several channels;
 //! * `end`: failure, stop and teardown.
 
 use std::net::SocketAddr;
@@ -63,6 +64,7 @@ mod silent_streams;
 mod tests;
 mod timeline;
 mod tunnel;
+mod zap;
 
 /// Progress of a client. In a phase named after a method, the answer to that method is outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +107,8 @@ pub struct Client {
     phase: Phase,
     /// True if the client only asks for the description and then leaves.
     describe_only: bool,
+    /// True after a channel change: the delays of a start are not measured.
+    is_later_channel: bool,
     random: Pcg64Mcg,
     auth: Authenticator,
     connection: Connection,
@@ -203,6 +207,7 @@ impl Client {
             publication_topic: url.stream_name(),
             phase: Phase::Idle,
             describe_only: false,
+            is_later_channel: false,
             connection: Connection {
                 channel: ChannelId(0),
                 open: false,
@@ -392,7 +397,7 @@ impl Client {
 
     /// Records the connect delay and sends OPTIONS.
     fn connected(&mut self, cx: &mut Context<'_>) {
-        if self.redirects == 0 {
+        if self.redirects == 0 && !self.is_later_channel {
             let delay = cx.now.since(self.started);
             cx.recorder
                 .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
@@ -758,9 +763,13 @@ impl Client {
                     return;
                 }
                 self.first_media = Some(at);
+                let is_start = !self.is_later_channel;
                 let record = [
-                    (clients::STARTUP_DELAY, Some(self.due)),
-                    (clients::STARTUP_DELAY_FROM_SENT, Some(self.started)),
+                    (clients::STARTUP_DELAY, is_start.then_some(self.due)),
+                    (
+                        clients::STARTUP_DELAY_FROM_SENT,
+                        is_start.then_some(self.started),
+                    ),
                     (m::PLAY_TO_MEDIA, self.play_sent),
                 ];
                 for (histogram, from) in record {

@@ -13,6 +13,7 @@ use crate::redirect_policy::RedirectPolicy;
 use crate::remote_receiver::MediaConfig;
 use crate::tls::TlsConfig;
 use crate::viewer::ServedWell;
+use crate::zapping::Zap;
 
 /// Media transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -115,6 +116,11 @@ pub struct ClientConfig {
     /// Actions of each client while it plays, in this order. After the last one, the client plays
     /// to the end. Default: none, the client plays from the beginning to the end.
     pub actions: Vec<Action>,
+    /// Channel changes during playback: `{every: 5s}`, or `{every: 2s..10s, count: 20}`. The client
+    /// leaves its stream and requests another URL of the population on a new connection: any other
+    /// with `pick: random`, otherwise the next one. Default: no changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zap: Option<Zap>,
 }
 
 impl Default for ClientConfig {
@@ -141,6 +147,7 @@ impl Default for ClientConfig {
             user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
             headers: AdditionalFields::default(),
             actions: Vec::new(),
+            zap: None,
         }
     }
 }
@@ -219,6 +226,13 @@ impl ClientConfig {
                 return Err(("actions", text.to_owned()));
             }
         }
+        if let Some(zap) = &self.zap {
+            zap.check_with(&[
+                ("publish", self.publish.is_some()),
+                ("actions", !self.actions.is_empty()),
+                ("media", self.media.is_some()),
+            ])?;
+        }
         self.tls.check().map_err(|text| ("tls", text))?;
         actions::check(&self.actions).map_err(|text| ("actions", text))?;
         let of_its_own = |action: &Action| !matches!(action, Action::Wait(_) | Action::Leave(_));
@@ -286,6 +300,23 @@ mod tests {
             assert_eq!(config(here, other), Ok(()));
         }
         assert_eq!(config(there, leaves), Ok(()));
+    }
+
+    #[test]
+    fn zapping_clients_only_play() {
+        let zap = |more: &str| {
+            let text = format!(r#"{{"zap":{{"every":"1s"}}{more}}}"#);
+            let config = serde_json::from_str::<ClientConfig>(&text).expect("each is valid");
+            config.check().map_err(|(key, _)| key)
+        };
+        assert_eq!(zap(""), Ok(()));
+        for more in [
+            r#","publish":{}"#,
+            r#","actions":[{"wait":"1s"}]"#,
+            r#","media":{"address":"10.0.0.3"}"#,
+        ] {
+            assert_eq!(zap(more), Err("zap"), "{more}");
+        }
     }
 
     #[test]

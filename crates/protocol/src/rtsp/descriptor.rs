@@ -3,26 +3,28 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use measure::Catalogue;
+use measure::{Catalogue, CounterId};
 
 use super::actions;
 use super::client::Client;
 use super::config::{ClientConfig, Transport};
+use super::failure::Failure;
 use super::metrics::RTSP;
 use super::server::reference::SERVER;
 use super::url::{self, Url};
 use crate::descriptor::{
-    self, ASSUMED_STREAMS, ClientFactory, ClientIdentity, Location, PopulationKeys, Probe,
-    Protocol, RunContext, StreamName,
+    self, ASSUMED_STREAMS, ClientFactory, ClientIdentity, Location, PopulationKeys, PopulationPlan,
+    Probe, Protocol, RunContext, StreamName,
 };
-use crate::media::rtp::{self, metrics::RTP};
+use crate::media::rtp::{self, StreamSummary, metrics::RTP};
 use crate::media::source::{MediaSource, SourceConfig};
-use crate::metrics::CLIENTS;
+use crate::metrics::{CLIENTS, ZAPPING, ZAPS_FAILED_BROKEN};
 use crate::options::ClientOptions;
 use crate::remote_receiver::MediaConfig;
-use crate::session::Session;
+use crate::session::{CaptureNeeds, Session, StreamRow};
 use crate::tls::TlsConfig;
 use crate::viewer::VIEWERS;
+use crate::zapping::{Viewer, ViewerFactory, ZappingClients};
 
 /// RTSP 1.0 with RTP (RFC 2326, RFC 3550).
 pub static PROTOCOL: Protocol = Protocol {
@@ -30,7 +32,7 @@ pub static PROTOCOL: Protocol = Protocol {
     schemes: &["rtsp", "rtsps"],
     default_port: url::DEFAULT_PORT,
     transport: descriptor::Transport::Tcp,
-    catalogue: Catalogue(&[&CLIENTS, &VIEWERS, &RTP, &RTSP]),
+    catalogue: Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &RTP, &RTSP]),
     datagrams: Some(rtp::READ_NEEDS),
     stream_columns: &[rtp::RTP_COLUMNS],
     parse_url: read_url,
@@ -82,6 +84,9 @@ impl PopulationKeys for ClientConfig {
     fn default_thresholds(&self) -> &'static [&'static str] {
         match self.publish {
             Some(_) => &["sent_packets > 0", "not_taken == 0"],
+            None if self.zap.is_some() => {
+                &["received > 0", "streams_silent == 0", "zaps_failed == 0"]
+            }
             None => &["received > 0", "streams_silent == 0"],
         }
     }
@@ -102,9 +107,12 @@ impl PopulationKeys for ClientConfig {
             .map(|source| MediaSource::new(source, file))
             .transpose()?;
         Ok(Box::new(RtspClients {
-            config: self.clone(),
-            source: source.map(Arc::new),
-            surroundings: surroundings.clone(),
+            maker: Arc::new(ClientMaker {
+                config: self.clone(),
+                source: source.map(Arc::new),
+                surroundings: surroundings.clone(),
+            }),
+            zapping: None,
         }))
     }
 
@@ -115,20 +123,36 @@ impl PopulationKeys for ClientConfig {
         })
     }
 
+    /// The beginning of each payload shows whether it begins a picture.
+    fn datagrams(&self) -> Option<CaptureNeeds> {
+        match self.zap {
+            Some(_) => Some(CaptureNeeds {
+                prefix_bytes: rtp::READ_NEEDS.prefix_bytes + PICTURE_BYTES,
+                ..rtp::READ_NEEDS
+            }),
+            None => PROTOCOL.datagrams,
+        }
+    }
+
     fn sockets_per_client(&self, _: u64) -> u64 {
-        self.max_sockets(ASSUMED_STREAMS) as u64
+        self.channels() * self.max_sockets(ASSUMED_STREAMS) as u64
     }
 
     fn udp_pairs_per_client(&self, _: u64) -> u64 {
         match self.transport {
             Transport::Udp if self.has_remote_receiver() => 0,
-            Transport::Udp => ASSUMED_STREAMS as u64,
+            Transport::Udp => self.channels() * ASSUMED_STREAMS as u64,
             Transport::Tcp | Transport::Http | Transport::Multicast => 0,
         }
     }
 
     fn actions(&self) -> Option<String> {
-        actions::describe_actions(&self.actions)
+        let zap = self.zap.map(|zap| zap.describe());
+        zap.or_else(|| actions::describe_actions(&self.actions))
+    }
+
+    fn changes_channel(&self) -> bool {
+        self.zap.is_some()
     }
 
     fn media(&self) -> Option<&MediaConfig> {
@@ -161,18 +185,54 @@ impl PopulationKeys for ClientConfig {
     }
 }
 
+impl ClientConfig {
+    /// Maximum number of channels of one client: it says goodbye to one while it requests the next.
+    fn channels(&self) -> u64 {
+        1 + u64::from(self.zap.is_some())
+    }
+}
+
+/// Bytes of a payload that show whether it begins a picture: an aggregation packet may have
+/// parameter sets before it.
+const PICTURE_BYTES: u8 = 64;
+
 /// Factory for the clients of a population.
 #[derive(Debug)]
 struct RtspClients {
+    maker: Arc<ClientMaker>,
+    /// Set if the clients change channel.
+    zapping: Option<ZappingClients>,
+}
+
+impl ClientFactory for RtspClients {
+    fn set_population(&mut self, plan: &PopulationPlan<'_>) -> Result<(), String> {
+        if let Some(zap) = self.maker.config.zap {
+            let zapping = ZappingClients::new(zap, plan.urls, plan.in_turn, self.maker.clone());
+            self.zapping = Some(zapping?);
+        }
+        Ok(())
+    }
+
+    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
+        Ok(match &self.zapping {
+            Some(zapping) => Box::new(zapping.client(url, seat)),
+            None => Box::new(self.maker.client(url, seat.seed)?),
+        })
+    }
+}
+
+/// Maker of clients, each of which plays or publishes one URL.
+#[derive(Debug)]
+struct ClientMaker {
     config: ClientConfig,
     source: Option<Arc<MediaSource>>,
     surroundings: RunContext,
 }
 
-impl ClientFactory for RtspClients {
-    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
+impl ClientMaker {
+    fn client(&self, url: &str, seed: u64) -> Result<Client, String> {
         let mut client =
-            Client::new(self.config.clone(), url, seat.seed).map_err(|error| error.to_string())?;
+            Client::new(self.config.clone(), url, seed).map_err(|error| error.to_string())?;
         // Players look for time codes only where there may be any, because it makes each packet
         // more expensive.
         if (self.surroundings.has_time_codes() || self.source.is_some())
@@ -183,6 +243,29 @@ impl ClientFactory for RtspClients {
         if let Some(source) = &self.source {
             client = client.with_source(source.clone());
         }
-        Ok(Box::new(client))
+        Ok(client)
+    }
+}
+
+impl ViewerFactory for ClientMaker {
+    fn viewer(
+        &self,
+        url: &str,
+        identity: ClientIdentity,
+        is_first: bool,
+    ) -> Result<Box<dyn Viewer>, String> {
+        let client = self.client(url, identity.seed)?;
+        Ok(Box::new(match is_first {
+            true => client,
+            false => client.for_later_channel(),
+        }))
+    }
+
+    fn zap_failed_counter(&self, reason: &str) -> CounterId {
+        Failure::from_name(reason).map_or(ZAPS_FAILED_BROKEN, Failure::zap_counter)
+    }
+
+    fn sum_rows(&self, rows: &[StreamRow], title: &str) -> Option<StreamRow> {
+        StreamSummary::sum_rows(rows, title)
     }
 }

@@ -1,9 +1,13 @@
 //! Failure reasons of a client.
 
+use measure::CounterId;
+
 use super::codec::Method;
 use crate::connect_failure::ConnectFailure;
 use crate::failure::reasons;
+use crate::metrics as m;
 use crate::session::{ChannelError, CloseReason};
+use crate::zapping::counter_of_connect_failure;
 
 reasons! {
     /// Reason why a client failed: a row of the report.
@@ -198,6 +202,40 @@ impl Failure {
             ChannelError::NoPorts | ChannelError::NoDescriptors => Failure::Connect(error.into()),
             ChannelError::NoMembership | ChannelError::NoInterface => Failure::LocalMembership,
             _ => Failure::LocalOther,
+        }
+    }
+
+    /// Returns the counter for channel changes that failed with this reason.
+    pub(crate) const fn zap_counter(self) -> CounterId {
+        match self {
+            Failure::Connect(failure) => counter_of_connect_failure(failure),
+            Failure::Status453 | Failure::Status503 => m::ZAPS_FAILED_503,
+            Failure::Status400
+            | Failure::Status401
+            | Failure::Status403
+            | Failure::Status404
+            | Failure::Status405
+            | Failure::Status454
+            | Failure::Status455
+            | Failure::StatusAggregate
+            | Failure::Status461
+            | Failure::Status500
+            | Failure::Status501
+            | Failure::StatusOther
+            | Failure::TooManyRedirects
+            | Failure::BadRedirect
+            | Failure::RedirectRefused
+            | Failure::SourceRefused
+            | Failure::NoStreams => m::ZAPS_FAILED_STATUS,
+            Failure::TimeoutTunnel
+            | Failure::TimeoutOptions
+            | Failure::TimeoutDescribe
+            | Failure::TimeoutSetup
+            | Failure::TimeoutPlay
+            | Failure::NoMedia
+            | Failure::MediaStopped => m::ZAPS_FAILED_SILENT,
+            Failure::LocalMembership | Failure::LocalOther => m::ZAPS_FAILED_LOCAL,
+            _ => m::ZAPS_FAILED_BROKEN,
         }
     }
 }

@@ -144,6 +144,7 @@ measure::metrics! {
         super::summary::ARRIVAL_TIMES;
         summary::STARTUP_ROWS;
         super::summary::FRAMES;
+        crate::zapping::SUMMARY;
     }
     starts {
         OPTIONS_DELAY;

@@ -36,6 +36,7 @@ pub(super) mod player_sink;
 mod publish;
 #[cfg(test)]
 mod tests;
+mod zap;
 
 use ack_schedule::AckSchedule;
 use connecting::ClientHandshake;
@@ -92,6 +93,8 @@ pub struct Client {
     /// Socket id of the peer, and keep-alive state, once the handshake is complete.
     peer: u32,
     liveness: Liveness,
+    /// True after a channel change: the delays of a start are not measured.
+    is_later_channel: bool,
     /// Planned and actual start of the client.
     planned_start: Time,
     started: Time,
@@ -146,6 +149,7 @@ impl Client {
             handshake: None,
             peer: 0,
             liveness: Liveness::new(Time::ZERO, Duration::MAX / 4),
+            is_later_channel: false,
             planned_start: Time::ZERO,
             started: Time::ZERO,
             waiting_since: Time::ZERO,
@@ -280,9 +284,11 @@ impl Client {
         let idle = self.url.peer_idle.unwrap_or(self.config.peer_idle.0);
         self.liveness = Liveness::new(cx.now, idle);
         self.sample_at = cx.now + SAMPLE_INTERVAL;
-        let delay = at.since(self.started);
-        cx.recorder
-            .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+        if !self.is_later_channel {
+            let delay = at.since(self.started);
+            cx.recorder
+                .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+        }
         self.waiting_since = at;
         if self.publishing.is_some() {
             return self.publish(cx, negotiated);
@@ -386,13 +392,7 @@ impl Client {
         let undecryptable = receiver.is_undecryptable();
         if let (None, Some(at)) = (before.first, self.media_seen.first) {
             self.check = Some(at + self.config.silence.0);
-            for (histogram, from) in [
-                (clients::STARTUP_DELAY, self.planned_start),
-                (clients::STARTUP_DELAY_FROM_SENT, self.started),
-            ] {
-                let delay = at.since(from);
-                cx.recorder.record(histogram, delay.as_nanos() as u64);
-            }
+            self.record_startup(cx, at);
             cx.out.push_back(Output::Playing { at });
         }
         if let Some(detail) = no_stream {

@@ -18,6 +18,7 @@ use super::source_media::SourceMedia;
 use crate::media::rtp::Pacing;
 use crate::media::source::SourceConfig;
 use crate::viewer::ServedWell;
+use crate::zapping::Zap;
 
 /// Maximum latency in milliseconds: a handshake has 16 bits for it.
 pub(super) const LATENCY_MAX_MS: u64 = 65_535;
@@ -198,6 +199,11 @@ pub struct ClientConfig {
     /// Additional bandwidth for retransmissions, in percent of the media: 5 to 100. Does not limit
     /// messages. Default 25.
     pub overhead: u32,
+    /// Channel changes during playback: `{every: 5s}`, or `{every: 2s..10s, count: 20}`. The client
+    /// shuts the connection down and calls another URL of the population, such as another stream
+    /// id: any other with `pick: random`, otherwise the next one. Default: no changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zap: Option<Zap>,
 }
 
 /// Advice for a key that no longer exists.
@@ -228,6 +234,7 @@ impl Default for ClientConfig {
             publish: None,
             max_bandwidth: None,
             overhead: 25,
+            zap: None,
         }
     }
 }
@@ -264,6 +271,13 @@ impl ClientConfig {
             return Err(("overhead", "`overhead` must be 5 to 100 percent".to_owned()));
         }
         self.check_messages()?;
+        if let Some(zap) = &self.zap {
+            zap.check_with(&[
+                ("publish", self.publish.is_some()),
+                ("messages", self.messages),
+                ("mode", self.mode == Mode::Rendezvous),
+            ])?;
+        }
         match &self.publish {
             Some(source) if self.messages => {
                 check_messages_source(source).map_err(|text| ("publish", text))

@@ -1,28 +1,31 @@
 //! SRT in the protocol registry.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use measure::Catalogue;
+use measure::{Catalogue, CounterId};
 
 use super::calibration;
 use super::client::Client;
 use super::client::player_sink::NEEDS;
 use super::config::{self, ClientConfig, Mode};
+use super::failure::Failure;
 use super::metrics::SRT;
 use super::server::reference::SERVER;
 use super::source_media::SourceMedia;
 use super::url::{self, Url};
 use crate::descriptor::{
-    ClientFactory, ClientIdentity, Location, PopulationKeys, Protocol, RunContext, StreamName,
-    Transport,
+    ClientFactory, ClientIdentity, Location, PopulationKeys, PopulationPlan, Protocol, RunContext,
+    StreamName, Transport,
 };
-use crate::media::rtp::{RTP_COLUMNS, TS_COLUMNS};
+use crate::media::rtp::{RTP_COLUMNS, StreamSummary, TS_COLUMNS};
 use crate::media::source::SourceConfig;
 use crate::media::ts::metrics::TS;
-use crate::metrics::CLIENTS;
+use crate::metrics::{CLIENTS, ZAPPING, ZAPS_FAILED_BROKEN};
 use crate::options::{ClientOption, ClientOptions};
-use crate::session::{CaptureNeeds, Session};
+use crate::session::{CaptureNeeds, Session, StreamRow};
 use crate::viewer::VIEWERS;
+use crate::zapping::{Viewer, ViewerFactory, ZappingClients};
 
 /// Secure Reliable Transport (draft-sharabayko-srt-01).
 pub static PROTOCOL: Protocol = Protocol {
@@ -30,7 +33,7 @@ pub static PROTOCOL: Protocol = Protocol {
     schemes: &["srt"],
     default_port: url::DEFAULT_PORT,
     transport: Transport::Udp,
-    catalogue: Catalogue(&[&CLIENTS, &VIEWERS, &TS, &SRT]),
+    catalogue: Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &TS, &SRT]),
     datagrams: Some(NEEDS),
     stream_columns: &[RTP_COLUMNS, TS_COLUMNS],
     parse_url: read_url,
@@ -90,6 +93,12 @@ impl PopulationKeys for ClientConfig {
                 "not_taken == 0",
             ],
             None if self.messages => &["messages_whole > 0", "pkt_rcv_undecrypt == 0"],
+            None if self.zap.is_some() => &[
+                "non_null_packets > 0",
+                "streams_silent == 0",
+                "pkt_rcv_undecrypt == 0",
+                "zaps_failed == 0",
+            ],
             None => &[
                 "non_null_packets > 0",
                 "streams_silent == 0",
@@ -110,9 +119,12 @@ impl PopulationKeys for ClientConfig {
         surroundings: &RunContext,
     ) -> Result<Box<dyn ClientFactory>, String> {
         Ok(Box::new(Clients {
-            config: self.clone(),
-            media: self.source_media(file)?,
-            surroundings: surroundings.clone(),
+            maker: Arc::new(ClientMaker {
+                config: self.clone(),
+                media: self.source_media(file)?,
+                surroundings: surroundings.clone(),
+            }),
+            zapping: None,
         }))
     }
 
@@ -123,8 +135,24 @@ impl PopulationKeys for ClientConfig {
         PROTOCOL.datagrams.filter(|_| receives)
     }
 
-    fn udp_pairs_per_client(&self, _: u64) -> u64 {
-        u64::from(self.datagrams().is_some())
+    /// A client says goodbye to one channel while it calls the next.
+    fn sockets_per_client(&self, _: u64) -> u64 {
+        1 + u64::from(self.zap.is_some())
+    }
+
+    fn udp_pairs_per_client(&self, clients: u64) -> u64 {
+        match self.datagrams() {
+            Some(_) => self.sockets_per_client(clients),
+            None => 0,
+        }
+    }
+
+    fn actions(&self) -> Option<String> {
+        self.zap.map(|zap| zap.describe())
+    }
+
+    fn changes_channel(&self) -> bool {
+        self.zap.is_some()
     }
 
     fn published(&self) -> Option<&SourceConfig> {
@@ -147,24 +175,72 @@ impl PopulationKeys for ClientConfig {
     }
 }
 
-/// State shared by the clients of a population.
+/// Factory for the clients of a population.
 #[derive(Debug)]
 struct Clients {
+    maker: Arc<ClientMaker>,
+    /// Set if the clients change channel.
+    zapping: Option<ZappingClients>,
+}
+
+impl ClientFactory for Clients {
+    fn set_population(&mut self, plan: &PopulationPlan<'_>) -> Result<(), String> {
+        if let Some(zap) = self.maker.config.zap {
+            let zapping = ZappingClients::new(zap, plan.urls, plan.in_turn, self.maker.clone());
+            self.zapping = Some(zapping?);
+        }
+        Ok(())
+    }
+
+    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
+        Ok(match &self.zapping {
+            Some(zapping) => Box::new(zapping.client(url, seat)),
+            None => Box::new(self.maker.client(url, seat.seed)?),
+        })
+    }
+}
+
+/// Maker of clients, each of which plays or publishes one URL.
+#[derive(Debug)]
+struct ClientMaker {
     config: ClientConfig,
     media: Option<SourceMedia>,
     surroundings: RunContext,
 }
 
-impl ClientFactory for Clients {
-    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
+impl ClientMaker {
+    fn client(&self, url: &str, seed: u64) -> Result<Client, String> {
         let mut client =
-            Client::new(self.config.clone(), url, seat.seed).map_err(|error| error.to_string())?;
+            Client::new(self.config.clone(), url, seed).map_err(|error| error.to_string())?;
         if let Some(wall_clock) = self.surroundings.wall_clock() {
             client = client.with_wall_clock(wall_clock);
         }
         if let Some(media) = &self.media {
             client = client.publishing(media.clone());
         }
-        Ok(Box::new(client))
+        Ok(client)
+    }
+}
+
+impl ViewerFactory for ClientMaker {
+    fn viewer(
+        &self,
+        url: &str,
+        identity: ClientIdentity,
+        is_first: bool,
+    ) -> Result<Box<dyn Viewer>, String> {
+        let client = self.client(url, identity.seed)?;
+        Ok(Box::new(match is_first {
+            true => client,
+            false => client.for_later_channel(),
+        }))
+    }
+
+    fn zap_failed_counter(&self, reason: &str) -> CounterId {
+        Failure::from_name(reason).map_or(ZAPS_FAILED_BROKEN, Failure::zap_counter)
+    }
+
+    fn sum_rows(&self, rows: &[StreamRow], title: &str) -> Option<StreamRow> {
+        StreamSummary::sum_rows(rows, title)
     }
 }

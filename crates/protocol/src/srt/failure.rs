@@ -1,9 +1,13 @@
 //! Reasons why a client fails.
 
+use measure::CounterId;
+
 use super::codec::handshake::Rejection;
 use super::handshake::HandshakeFailure;
 use crate::connect_failure::ConnectFailure;
 use crate::failure::reasons;
+use crate::metrics as m;
+use crate::zapping::counter_of_connect_failure;
 
 reasons! {
     /// Reason why a client failed: a row of the report.
@@ -105,6 +109,31 @@ impl Failure {
             1008 => Failure::Version,
             1012..=1014 => Failure::OtherMode,
             _ => Failure::RejectedOther,
+        }
+    }
+
+    /// Returns the counter for channel changes that failed with this reason.
+    pub(crate) const fn zap_counter(self) -> CounterId {
+        match self {
+            Failure::Connect(failure) => counter_of_connect_failure(failure),
+            Failure::Overloaded => m::ZAPS_FAILED_503,
+            Failure::WrongPassphrase
+            | Failure::PassphraseMissing
+            | Failure::PassphraseUnexpected
+            | Failure::CipherMismatch
+            | Failure::StreamNotFound
+            | Failure::Unauthorized
+            | Failure::Forbidden
+            | Failure::RejectedByPeer
+            | Failure::RejectedOther => m::ZAPS_FAILED_STATUS,
+            Failure::HandshakeTimeout
+            | Failure::HandshakeUnfinished
+            | Failure::NoMedia
+            | Failure::MediaStopped
+            | Failure::PeerIdle => m::ZAPS_FAILED_SILENT,
+            Failure::NotTs => m::ZAPS_FAILED_NOT_TS,
+            Failure::NoPicture => m::ZAPS_FAILED_NO_PICTURE,
+            _ => m::ZAPS_FAILED_BROKEN,
         }
     }
 }

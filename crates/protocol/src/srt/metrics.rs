@@ -157,6 +157,7 @@ measure::metrics! {
         summary::STARTUP_ROWS;
         super::summary::STREAM;
         summary::CODED_PICTURES;
+        crate::zapping::SUMMARY;
     }
     starts {
         AGREED_LATENCY;

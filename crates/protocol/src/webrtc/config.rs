@@ -17,6 +17,7 @@ use crate::redirect_policy::RedirectPolicy;
 use crate::tls::TlsConfig;
 use crate::viewer::ServedWell;
 use crate::websocket::ClientHandshake;
+use crate::zapping::Zap;
 
 /// Processing of received media packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -254,6 +255,12 @@ pub struct ClientConfig {
     /// report as `NAME_golden`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub golden: Option<Golden>,
+    /// Channel changes of clients that play from WHEP: `{every: 5s}`, or
+    /// `{every: 2s..10s, count: 20}`. The client leaves its session and begins one with another URL
+    /// of the population: any other with `pick: random`, otherwise the next one. Needs
+    /// `receive: decrypted`, because the first picture is encrypted. Default: no changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zap: Option<Zap>,
     /// Whether to look for time codes in frames if no population of the scenario publishes: for
     /// media published by the server, or by another run on another machine. A run that publishes
     /// always looks for them. Needs `receive: decrypted`. Default false.
@@ -311,6 +318,7 @@ impl Default for ClientConfig {
             last_n: None,
             room: None,
             golden: None,
+            zap: None,
             time_codes: false,
             tls: TlsConfig::default(),
             user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -408,6 +416,18 @@ impl ClientConfig {
             return Err(("last_n", text.to_owned()));
         }
         self.check_feed()?;
+        if let Some(zap) = &self.zap {
+            zap.check_with(&[
+                ("publish", self.publish.is_some()),
+                ("participate", self.participate.is_some()),
+                ("feed", self.feed.is_some()),
+                ("golden", self.golden.is_some()),
+            ])?;
+            if self.receive != Receive::Decrypted {
+                let text = "`zap` needs `receive: decrypted`: the first picture is encrypted";
+                return Err(("zap", text.to_owned()));
+            }
+        }
         if self.publish.is_some() && self.participate.is_some() {
             let text = "`publish` is for WHIP and `participate` for rooms; remove one of them";
             return Err(("participate", text.to_owned()));
@@ -460,6 +480,18 @@ impl ClientConfig {
             return Err(("publish", text.to_owned()));
         }
         Ok(())
+    }
+
+    /// Checks that clients change channel only between streams of WHEP. Returns the invalid key and
+    /// the reason.
+    pub(super) fn check_zap(&self, is_whep: bool) -> Result<(), (&'static str, String)> {
+        match self.zap {
+            Some(_) if !is_whep => {
+                let text = "only clients of `whep+http://` change channel; remove `zap`";
+                Err(("zap", text.to_owned()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Checks the keys for a Janus room. Returns the invalid key and the reason.

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use measure::Catalogue;
+use measure::{Catalogue, CounterId};
 
 use super::calibration::TRIALS;
 use super::certificate::Certificate;
 use super::client::Client;
 use super::config::{self, Certificates, ClientConfig, Receive};
+use super::failure::Failure;
 use super::golden;
 use super::metrics::WEBRTC;
 use super::server::reference::SERVER;
@@ -22,15 +23,16 @@ use crate::descriptor::{
     RunContext, StreamName,
 };
 use crate::http1;
-use crate::media::rtp::{self, metrics::RTP};
+use crate::media::rtp::{self, StreamSummary, metrics::RTP};
 use crate::media::source::{MediaSource, SourceConfig};
 use crate::media::talk::{Member, TalkConfig, TurnSchedule};
-use crate::metrics::CLIENTS;
+use crate::metrics::{CLIENTS, ZAPPING, ZAPS_FAILED_BROKEN};
 use crate::options::{ClientOption, ClientOptions};
 use crate::seeds::derive_seed;
-use crate::session::{CaptureNeeds, Session};
+use crate::session::{CaptureNeeds, Session, StreamRow};
 use crate::tls::TlsConfig;
 use crate::viewer::VIEWERS;
+use crate::zapping::{Viewer, ViewerFactory, ZappingClients};
 
 /// WebRTC with signalling by WHIP, WHEP, Janus or LiveKit.
 pub static PROTOCOL: Protocol = Protocol {
@@ -38,7 +40,7 @@ pub static PROTOCOL: Protocol = Protocol {
     schemes: SCHEMES,
     default_port: http1::Url::DEFAULT_PORT,
     transport: descriptor::Transport::Tcp,
-    catalogue: Catalogue(&[&CLIENTS, &VIEWERS, &RTP, &WEBRTC]),
+    catalogue: Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &RTP, &WEBRTC]),
     datagrams: Some(CaptureNeeds {
         // The length of padding is encrypted, so no packet is needed whole.
         whole_if: 0,
@@ -108,6 +110,7 @@ impl PopulationKeys for ClientConfig {
 
     fn check_url(&self, url: &str) -> Result<(), (&'static str, String)> {
         let resource = Url::parse(url).map(|url| url.resource);
+        self.check_zap(matches!(resource, Ok(Resource::Whep) | Err(_)))?;
         self.check_mountpoint(matches!(resource, Ok(Resource::Mountpoint(_))))?;
         match resource {
             Ok(Resource::LiveKit(_)) => {
@@ -149,6 +152,12 @@ impl PopulationKeys for ClientConfig {
                 "receiver_reports > 0",
                 "unauthentic == 0",
                 "streams_silent == 0",
+            ],
+            (None, None) if self.zap.is_some() => &[
+                "received > 0",
+                "unauthentic == 0",
+                "streams_silent == 0",
+                "zaps_failed == 0",
             ],
             (None, None) => &["received > 0", "unauthentic == 0", "streams_silent == 0"],
         }
@@ -194,6 +203,7 @@ impl PopulationKeys for ClientConfig {
                 context: context.clone(),
                 urls: Vec::new(),
             }),
+            zapping: None,
             talk: self.source().and_then(|source| source.talk),
             rooms: Vec::new(),
             clients: 1,
@@ -203,7 +213,7 @@ impl PopulationKeys for ClientConfig {
     /// One socket per signalling connection and per PeerConnection.
     fn sockets_per_client(&self, clients: u64) -> u64 {
         // The signalling has at most two connections.
-        2 + self.peers_per_client(clients)
+        self.channels() * (2 + self.peers_per_client(clients))
     }
 
     /// Zero with a TURN server, which is reached from arbitrary ports: the packet ring shows
@@ -211,8 +221,16 @@ impl PopulationKeys for ClientConfig {
     fn udp_pairs_per_client(&self, clients: u64) -> u64 {
         match self.turn {
             Some(_) => 0,
-            None => self.peers_per_client(clients),
+            None => self.channels() * self.peers_per_client(clients),
         }
+    }
+
+    fn actions(&self) -> Option<String> {
+        self.zap.map(|zap| zap.describe())
+    }
+
+    fn changes_channel(&self) -> bool {
+        self.zap.is_some()
     }
 
     fn published(&self) -> Option<&SourceConfig> {
@@ -256,6 +274,11 @@ impl PopulationKeys for ClientConfig {
 }
 
 impl ClientConfig {
+    /// Maximum number of channels of one client: it says goodbye to one while it requests the next.
+    fn channels(&self) -> u64 {
+        1 + u64::from(self.zap.is_some())
+    }
+
     /// Number of PeerConnections per client: one to send, and one to receive all others, or one to
     /// receive each of them.
     fn peers_per_client(&self, clients: u64) -> u64 {
@@ -276,6 +299,8 @@ const CERTIFICATE_SEED: u64 = 1;
 #[derive(Debug)]
 struct Clients {
     maker: Arc<ClientMaker>,
+    /// Set if the clients change channel.
+    zapping: Option<ZappingClients>,
     talk: Option<TalkConfig>,
     /// URLs of the rooms in which clients talk; empty if all talk together.
     rooms: Vec<String>,
@@ -354,6 +379,29 @@ impl ClientMaker {
     }
 }
 
+impl ViewerFactory for ClientMaker {
+    fn viewer(
+        &self,
+        url: &str,
+        identity: ClientIdentity,
+        is_first: bool,
+    ) -> Result<Box<dyn Viewer>, String> {
+        let client = self.client(url, identity)?;
+        Ok(Box::new(match is_first {
+            true => client,
+            false => client.for_later_channel(),
+        }))
+    }
+
+    fn zap_failed_counter(&self, reason: &str) -> CounterId {
+        Failure::from_name(reason).map_or(ZAPS_FAILED_BROKEN, Failure::zap_counter)
+    }
+
+    fn sum_rows(&self, rows: &[StreamRow], title: &str) -> Option<StreamRow> {
+        StreamSummary::sum_rows(rows, title)
+    }
+}
+
 impl ClientFactory for Clients {
     fn set_population(&mut self, plan: &PopulationPlan<'_>) -> Result<(), String> {
         let in_rooms = self.maker.config.participate.is_some() && plan.urls.len() > 1;
@@ -377,10 +425,17 @@ impl ClientFactory for Clients {
         self.clients = plan.clients;
         let maker = Arc::get_mut(&mut self.maker).expect("no client has been made");
         maker.urls = plan.urls.to_vec();
+        if let Some(zap) = self.maker.config.zap {
+            let zapping = ZappingClients::new(zap, plan.urls, plan.in_turn, self.maker.clone());
+            self.zapping = Some(zapping?);
+        }
         Ok(())
     }
 
     fn client(&self, url: &str, identity: ClientIdentity) -> Result<Box<dyn Session>, String> {
+        if let Some(zapping) = &self.zapping {
+            return Ok(Box::new(zapping.client(url, identity)));
+        }
         let mut client = self.maker.client(url, identity)?;
         if let Some(talk) = self.talk {
             client = client.with_talk(TurnSchedule::new(talk, self.member(url, identity)));
@@ -409,6 +464,7 @@ mod tests {
         Clients {
             talk: config.source().and_then(|source| source.talk),
             maker: Arc::new(maker(config)),
+            zapping: None,
             rooms: Vec::new(),
             clients: 1,
         }
@@ -490,6 +546,9 @@ mod tests {
         assert_eq!(refused(twice, mount), None);
         let livekit = r#"{"api_key":"a","api_secret":"b","headers":{"authorization":"b"}}"#;
         assert_eq!(refused(livekit, "livekit+ws://h/a"), Some("headers"));
+        let zap = r#"{"receive":"decrypted","zap":{"every":"1s"}}"#;
+        assert_eq!(refused(zap, whep), None);
+        assert_eq!(refused(zap, room), Some("zap"));
     }
 
     #[test]

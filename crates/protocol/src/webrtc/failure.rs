@@ -1,8 +1,12 @@
 //! Failure reasons of a client.
 
+use measure::CounterId;
+
 use crate::connect_failure::ConnectFailure;
 use crate::failure::reasons;
 use crate::http1::ResponseError;
+use crate::metrics as m;
+use crate::zapping::counter_of_connect_failure;
 
 reasons! {
     /// Reason why a client failed: a row of the report.
@@ -134,6 +138,38 @@ impl Failure {
         match malformed {
             ResponseError::NotHttp => Failure::NotHttp,
             _ => Failure::MalformedResponse,
+        }
+    }
+
+    /// Returns the counter for channel changes that failed with this reason.
+    pub(crate) const fn zap_counter(self) -> CounterId {
+        match self {
+            Failure::Connect(failure) => counter_of_connect_failure(failure),
+            Failure::Overloaded => m::ZAPS_FAILED_503,
+            Failure::BadRequest
+            | Failure::Unauthorized
+            | Failure::Forbidden
+            | Failure::NotFound
+            | Failure::OfferRefused
+            | Failure::Conflict
+            | Failure::ServerError
+            | Failure::OtherRefusal
+            | Failure::BadRedirect
+            | Failure::RedirectRefused
+            | Failure::RedirectLoop
+            | Failure::TooManyRedirects => m::ZAPS_FAILED_STATUS,
+            Failure::RequestTimeout | Failure::NoMedia | Failure::MediaStopped => {
+                m::ZAPS_FAILED_SILENT
+            }
+            Failure::IceTimeout
+            | Failure::IceFailed
+            | Failure::NoCandidates
+            | Failure::TurnRefused
+            | Failure::TurnUnauthorized
+            | Failure::TurnTimeout
+            | Failure::DtlsTimeout
+            | Failure::DtlsFailed => m::ZAPS_FAILED_CONNECT,
+            _ => m::ZAPS_FAILED_BROKEN,
         }
     }
 }

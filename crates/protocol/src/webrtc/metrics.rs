@@ -179,6 +179,7 @@ measure::metrics! {
         super::summary::RECEIVED;
         summary::STARTUP_ROWS;
         super::summary::PLAYING;
+        crate::zapping::SUMMARY;
     }
     starts {
         WEBSOCKET_DELAY;

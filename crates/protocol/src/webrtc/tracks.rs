@@ -6,7 +6,9 @@ use measure::{Recorder, Time};
 
 use crate::media::rtcp::{self, Packet};
 use crate::media::rtp::header::{FIXED_LENGTH, Header};
-use crate::media::rtp::{ReceiverConfig, RtpReceiver, StreamSummary, VOICE_FLAG, metrics as rtp};
+use crate::media::rtp::{
+    ReceiverConfig, RtpReceiver, StreamSummary, VOICE_FLAG, VideoCodec, metrics as rtp,
+};
 use crate::media::sdp::MediaKind;
 use crate::session::{Arrival, MediaEvent, Sink};
 use crate::webrtc::extension::{self, EXTENSION_BIT};
@@ -18,13 +20,11 @@ use crate::webrtc::srtp::{RtpOpener, SrtpCounts, SrtpKeys};
 mod arrival_feedback;
 mod feedback;
 mod first_packets;
-mod key_frame;
 mod rtx;
 mod sections;
 
 use first_packets::{CHECKED_PACKETS, CheckResult, FirstPacketCheck};
 
-pub(super) use key_frame::VideoCodec;
 pub(super) use sections::{MediaStatus, Section};
 
 /// Maximum number of streams. Packets of further streams count as unknown media.
@@ -192,8 +192,8 @@ struct Decryption {
 struct KeyFrameState {
     /// Time from which the first key frame is awaited.
     since: Time,
-    /// True after the first key frame.
-    has_arrived: bool,
+    /// Arrival of the first key frame.
+    first: Option<Time>,
 }
 
 impl Sink for Tracks {
@@ -408,7 +408,8 @@ impl Track {
         }
         self.newest_key_frame = Some(header.timestamp);
         recorder.add(m::KEY_FRAMES, 1);
-        if !std::mem::replace(&mut state.has_arrived, true) {
+        if state.first.is_none() {
+            state.first = Some(arrival.at);
             let waited = arrival.at.since(state.since).as_nanos();
             recorder.record(m::FIRST_KEY_FRAME_DELAY, waited as u64);
         }
@@ -479,7 +480,7 @@ impl Tracks {
     pub(super) fn set_opener(&mut self, now: Time, opener: Option<RtpOpener>) {
         self.key_frames = opener.as_ref().map(|_| KeyFrameState {
             since: now,
-            has_arrived: false,
+            first: None,
         });
         if let Some(decryption) = &mut self.decryption {
             decryption.opener = opener;
@@ -640,6 +641,16 @@ impl Tracks {
     fn receiver(&mut self, ssrc: u32) -> Option<&mut RtpReceiver> {
         let position = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
         self.tracks[position.ok()?].receiver.as_deref_mut()
+    }
+
+    /// Returns the arrival time of the first key frame, if payloads can be read; without video,
+    /// that of the first packet.
+    pub(super) fn first_picture(&self) -> Option<Time> {
+        let is_video = |format: &PayloadFormat| format.codec.is_some();
+        match self.formats.iter().any(is_video) {
+            true => self.key_frames.as_ref()?.first,
+            false => self.first_arrival(),
+        }
     }
 
     /// Returns the arrival time of the first media packet.

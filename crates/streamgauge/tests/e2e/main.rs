@@ -69,3 +69,4 @@ mod webrtc_killed;
 mod webrtc_recordings;
 mod webrtc_server;
 mod zapping;
+mod zapping_protocols;

@@ -241,6 +241,34 @@ fn published_frames_return_through_nginx_with_their_delays() {
 }
 
 #[test]
+fn viewers_change_between_streams_of_nginx_in_their_connections() {
+    if !have_nginx_rtmp() {
+        return;
+    }
+    let folder = folder();
+    let port = free_port();
+    let _nginx = nginx(folder.path(), port);
+    let urls = format!("[\"rtmp://127.0.0.1:{port}/live/own{{1..3}}\"]");
+    // nginx begins with a key frame, so the media of a new stream takes up to two seconds.
+    let scenario = format!(
+        "name: zapping\nduration: 60s\nclients:\n  publishers:\n    publish: {{ gop: 50 }}\n    \
+         urls: {urls}\n    load: {{ clients: 3, start: at_once }}\n  viewers:\n    \
+         urls: {urls}\n    pick: in_turn\n    zap: {{ every: 5s, count: 2 }}\n    \
+         load: {{ clients: 3, start: at_once }}\n"
+    );
+    fs::write(folder.path().join("run.yaml"), scenario).expect("the folder can be written to");
+    run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
+    let report = Report::read(&folder.path().join("out.json"));
+    let metrics = &report.0["populations"]["viewers"]["metrics"];
+    for (name, count) in [("zaps", 6), ("zaps_failed", 0), ("zaps_unfinished", 0)] {
+        assert_eq!(number(&metrics[name]), count, "{name}");
+    }
+    for (name, count) in [("zap_delay", 6), ("handshake_delay", 3)] {
+        assert_eq!(number(&metrics[name]["count"]), count, "{name}");
+    }
+}
+
+#[test]
 fn ffmpeg_publishes_to_the_reference_server_and_plays_from_it() {
     if !have("ffmpeg") {
         return;

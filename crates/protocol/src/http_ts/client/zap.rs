@@ -1,67 +1,28 @@
-//! Channel changes, as viewers make them.
+//! Channel changes.
 //!
 //! Like a set-top box, the client closes the connection and requests the next channel on a new one.
-//! Changes follow a schedule: each stay begins when the change before it was due, counted from the
-//! client's planned start, however long a change takes. Delays are measured from when the change
-//! was due.
-//!
-//! A failed change is counted, and the client waits for the next one, as a viewer without a picture
-//! would. A failure of the first channel, or after a picture, fails the client, as without channel
-//! changes.
+//! A failure of the first channel, or after a picture, fails the client, as without channel changes.
 
 use std::sync::Arc;
 
 use measure::{CounterId, Time};
-use rand::{Rng, SeedableRng};
+use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 use super::{Client, Phase};
-use crate::http_ts::config::Zap;
 use crate::http_ts::failure::Failure;
-use crate::http_ts::metrics as m;
-use crate::http1::{Url, UrlError};
+use crate::http1::Url;
 use crate::media::rtp::StreamSummary;
 use crate::media::ts::checker::PreviousChannel;
+use crate::metrics as m;
 use crate::session::{Context, Note, Outcome, Output};
-
-/// Channels between which the clients of a population change.
-#[derive(Debug)]
-pub struct Channels {
-    urls: Vec<Url>,
-    in_turn: bool,
-}
-
-impl Channels {
-    /// Creates a list, which must have at least two different channels. If `in_turn`, each is
-    /// followed by the next, otherwise by any other.
-    ///
-    /// # Errors
-    /// A URL is invalid.
-    pub fn new(urls: &[String], in_turn: bool) -> Result<Channels, UrlError> {
-        let urls = urls.iter().map(|url| Url::parse(url));
-        Ok(Channels {
-            urls: urls.collect::<Result<_, _>>()?,
-            in_turn,
-        })
-    }
-
-    /// Returns the index of the channel after `index`.
-    pub(super) fn next_index(&self, index: usize, random: &mut Pcg64Mcg) -> usize {
-        let count = self.urls.len().max(2);
-        let drawn = random.next_u64() % (count as u64 - 1);
-        let step = 1 + if self.in_turn { 0 } else { drawn as usize };
-        let others = (0..count).map(|more| (index + step + more) % count);
-        // A channel that is listed twice does not follow itself.
-        let differs = |&other: &usize| self.urls.get(other) != self.urls.get(index);
-        others.into_iter().find(differs).unwrap_or(index)
-    }
-}
+use crate::zapping::{Channels, Zap, counter_of_connect_failure};
 
 /// Channel changes of a client.
 #[derive(Debug)]
 pub(super) struct Zapping {
     zap: Zap,
-    channels: Arc<Channels>,
+    channels: Arc<Channels<Url>>,
     random: Pcg64Mcg,
     /// Index of the current channel.
     index: usize,
@@ -77,7 +38,7 @@ pub(super) struct Zapping {
 }
 
 impl Zapping {
-    pub(super) fn new(zap: Zap, channels: Arc<Channels>, url: &Url, seed: u64) -> Zapping {
+    pub(super) fn new(zap: Zap, channels: Arc<Channels<Url>>, url: &Url, seed: u64) -> Zapping {
         let index = channels.urls.iter().position(|other| other == url);
         Zapping {
             zap,
@@ -276,8 +237,7 @@ const fn counter_of(failure: Failure) -> CounterId {
         | Failure::TooManyRedirects
         | Failure::BadRedirect
         | Failure::RedirectRefused => m::ZAPS_FAILED_STATUS,
-        Failure::Connect(failure) if failure.is_local() => m::ZAPS_FAILED_LOCAL,
-        Failure::Connect(_) => m::ZAPS_FAILED_CONNECT,
+        Failure::Connect(failure) => counter_of_connect_failure(failure),
         Failure::TimeoutResponse
         | Failure::NoMedia
         | Failure::EmptyBody

@@ -1,10 +1,10 @@
 use measure::{Catalogue, HistogramId};
 
 use super::*;
-use crate::metrics::CLIENTS;
+use crate::metrics::{CLIENTS, ZAPPING};
 use crate::viewer::VIEWERS;
 
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &m::FRAMES_GROUP]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &m::FRAMES_GROUP]);
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 
 /// A receiver and its recorder.

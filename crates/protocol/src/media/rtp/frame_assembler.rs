@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use measure::{Recorder, Time};
 
-use super::RtpMetrics;
 use super::metrics::FRAMES_BROKEN;
+use super::{RtpMetrics, VideoCodec};
 use crate::media::shared::{PlayoutModel, TimeCodes};
 
 mod padding;
@@ -105,8 +105,8 @@ pub(super) struct FrameAssembler {
     older_len: u8,
     /// True if the open frames may not be in the order of their lowest numbers.
     unsorted: bool,
-    /// Time codes, if frames may have them.
-    codes: Option<Box<TimeCodes>>,
+    /// Searches of payloads; `None` if there is nothing to find.
+    payloads: Option<Box<PayloadSearch>>,
     /// Sequence numbers of packets without payload.
     padding: Option<Box<PaddingNumbers>>,
     /// Timestamps of `older`, adjacent to be searched fast.
@@ -120,6 +120,30 @@ pub(super) struct FrameAssembler {
     uses_markers: bool,
     /// True if each frame is a single packet. A frame of several packets resets it.
     single_packets: bool,
+}
+
+/// Searches of payloads.
+#[derive(Debug, Default)]
+struct PayloadSearch {
+    /// Time codes, if frames may have them.
+    codes: Option<TimeCodes>,
+    picture: Option<PictureSearch>,
+}
+
+/// Search for the first picture of a stream with which a decoder can begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PictureSearch {
+    /// No key frame has arrived.
+    Awaited(VideoCodec),
+    /// Arrival of the first packet of the first key frame.
+    Found(Time),
+}
+
+impl PictureSearch {
+    #[inline]
+    fn is_awaited(self) -> bool {
+        matches!(self, PictureSearch::Awaited(_))
+    }
 }
 
 /// Summary of the frame that was closed last.
@@ -145,7 +169,7 @@ impl FrameAssembler {
             older: [Frame::default(); OLDER_MAX],
             uses_markers: false,
             single_packets: false,
-            codes: None,
+            payloads: None,
             padding: None,
         }
     }
@@ -163,18 +187,39 @@ impl FrameAssembler {
 
     /// Enables time codes.
     pub(super) fn expect_codes(&mut self, wall_clock: Duration) {
-        self.codes = Some(Box::new(TimeCodes::new(wall_clock)));
+        self.payloads.get_or_insert_default().codes = Some(TimeCodes::new(wall_clock));
+    }
+
+    /// Enables the search for the first picture.
+    pub(super) fn expect_picture(&mut self, search: PictureSearch) {
+        self.payloads.get_or_insert_default().picture = Some(search);
+    }
+
+    /// Search for the first picture, if enabled.
+    pub(super) fn picture(&self) -> Option<PictureSearch> {
+        self.payloads.as_deref()?.picture
+    }
+
+    /// True if something is searched for in payloads.
+    #[inline]
+    pub(super) fn reads_payloads(&self) -> bool {
+        let payloads = self.payloads.as_deref();
+        payloads.is_some_and(|payloads| {
+            let picture = payloads.picture;
+            payloads.codes.is_some() || picture.is_some_and(PictureSearch::is_awaited)
+        })
     }
 
     /// True if time codes are enabled.
     #[inline]
     pub(super) fn expects_codes(&self) -> bool {
-        self.codes.is_some()
+        let payloads = self.payloads.as_deref();
+        payloads.is_some_and(|payloads| payloads.codes.is_some())
     }
 
     /// Time codes, if enabled.
     pub(super) fn codes(&mut self) -> Option<&mut TimeCodes> {
-        self.codes.as_deref_mut()
+        self.payloads.as_deref_mut()?.codes.as_mut()
     }
 
     /// Number of complete frames, broken frames and stalls so far.
@@ -374,7 +419,7 @@ impl FrameAssembler {
             padding.forget_up_to(frame.highest);
         }
         if begins && contiguous && ends {
-            if self.codes.is_some() {
+            if self.expects_codes() {
                 self.settle_time_code(&frame, true, recorder);
             }
             self.playing
@@ -382,7 +427,7 @@ impl FrameAssembler {
         } else if !(begins && contiguous && last) {
             self.broken += 1;
             recorder.add(FRAMES_BROKEN, 1);
-        } else if self.codes.is_some() {
+        } else if self.expects_codes() {
             self.settle_time_code(&frame, false, recorder);
         }
     }
@@ -412,7 +457,7 @@ impl FrameAssembler {
     /// Reports the end of a frame to the time codes: complete, or truncated.
     #[cold]
     fn settle_time_code(&mut self, frame: &Frame, whole: bool, recorder: &mut Recorder) {
-        let Some(codes) = &mut self.codes else { return };
+        let Some(codes) = self.codes() else { return };
         match whole {
             true => codes.frame_complete::<RtpMetrics>(frame.timestamp, frame.arrived, recorder),
             false => codes.frame_truncated::<RtpMetrics>(frame.timestamp, recorder),

@@ -5,6 +5,7 @@ pub mod faults;
 pub mod flow;
 mod frame_assembler;
 pub mod header;
+mod key_frame;
 pub mod metrics;
 mod outage;
 pub mod receiver;
@@ -16,6 +17,7 @@ mod talk_flow;
 
 pub use encoder_flow::{EncoderFlow, EncoderFlowSettings};
 pub use flow::{Clip, Faults, FlowSettings, Pacing, Playback, RtpFlow};
+pub use key_frame::VideoCodec;
 pub use receiver::{PositionStatement, ReceiverConfig, RtpReceiver, StreamCounts};
 pub use report::REPORT_INTERVAL;
 pub use served_stream::{Departure, ServedStream};

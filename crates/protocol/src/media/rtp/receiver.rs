@@ -13,9 +13,9 @@ use super::outage::{ClockComparison, PacketTime};
 use super::sequence::{MAX_DROPOUT, SequenceClass, SequenceTracker};
 use crate::media::shared::{Arrivals, Jitter};
 use crate::session::{Arrival, MediaEvent, Sink};
-use mediagen::time_code::TimeCode;
 
 mod padding;
+mod payload;
 mod payload_types;
 mod position_change;
 mod remote;
@@ -270,8 +270,8 @@ impl RtpReceiver {
         self.general_path(arrival, recorder)
     }
 
-    /// Fast path: handles the next packet in sequence if it is like most packets, with nothing but
-    /// the fixed header before the payload, no stray or position change pending, and no time codes.
+    /// Fast path: handles the next packet in sequence if it is like most packets, with only the
+    /// fixed header before the payload, and no stray, position change or search pending.
     /// Returns `false` if it is not. [`RtpReceiver::general_path`] would give the same results.
     #[inline]
     fn try_fast_path(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) -> bool {
@@ -294,7 +294,7 @@ impl RtpReceiver {
                     && self.payload_types.has(header.payload_type)
                     && self.stray.is_none()
                     && self.position_change.is_none()
-                    && !self.playout.expects_codes() =>
+                    && !self.playout.reads_payloads() =>
             {
                 source.sequence.next_in_order(header.sequence)
             }
@@ -325,8 +325,8 @@ impl RtpReceiver {
         arrival: &Arrival<'_>,
         recorder: &mut Recorder,
     ) -> Option<MediaEvent> {
-        if self.playout.expects_codes() {
-            self.handle_time_code(arrival, recorder);
+        if self.playout.reads_payloads() {
+            self.read_payload(arrival, recorder);
         }
         self.wire_bytes(arrival, recorder);
         let header = match Header::parse(arrival.bytes, arrival.length) {
@@ -342,20 +342,6 @@ impl RtpReceiver {
             return None;
         }
         self.handle_packet(packet, recorder)
-    }
-
-    /// Handles the time code of a packet, if any. Parses the header again: almost no stream has
-    /// time codes, and keeping the parsed header for them would cost every packet.
-    #[cold]
-    fn handle_time_code(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) {
-        if let Some(codes) = self.playout.codes()
-            && let Ok(header) = Header::parse(arrival.bytes, arrival.length)
-            && self.payload_types.has(header.payload_type)
-            && let Some(payload) = arrival.bytes.get(header.payload_offset..)
-            && let Some(code) = TimeCode::find(payload)
-        {
-            codes.frame_code::<RtpMetrics>(header.timestamp, code, recorder);
-        }
     }
 
     /// Handles a packet that may belong to the stream.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{RtpReceiver, StreamCounts};
 use crate::media::sdp::MediaKind;
 use crate::media::ts::checker::{DatagramCounts, PidCounts, TsChecker, TsCounts};
+use crate::session::StreamRow;
 use crate::viewer::Delivery;
 use mediagen::ts::packet::PACKET_LEN;
 
@@ -186,6 +187,16 @@ impl StreamSummary {
         self.last_arrival = other.last_arrival.or(self.last_arrival);
     }
 
+    /// Sums the rows of several streams, with a title instead of a URL. `None` if there are none.
+    pub(crate) fn sum_rows(rows: &[StreamRow], title: &str) -> Option<StreamRow> {
+        let all = rows.iter();
+        let mut all = all.filter_map(|row| row.downcast_ref::<StreamSummary>());
+        let mut sum = all.next()?.clone();
+        all.for_each(|row| sum.add(row));
+        sum.url = title.to_owned();
+        Some(StreamRow::new(sum))
+    }
+
     /// Summarises the current state of a receiver.
     pub fn from_receiver(
         kind: MediaKind,
@@ -215,7 +226,6 @@ mod tests {
     use super::*;
     use crate::media::rtp::ReceiverConfig;
     use crate::registry::{HTTP_TS_PROTOCOL, RTSP_PROTOCOL};
-    use crate::session::StreamRow;
 
     /// Collects the JSON pointers of all values that are not objects.
     fn pointers(value: &Value, before: &str, found: &mut Vec<String>) {

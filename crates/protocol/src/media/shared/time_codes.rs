@@ -149,7 +149,7 @@ mod tests {
     use crate::media::rtp::flow::{Clip, Faults, FlowSettings, Pacing, RtpFlow};
     use crate::media::rtp::metrics as m;
     use crate::media::rtp::{ReceiverConfig, RtpReceiver};
-    use crate::metrics::CLIENTS;
+    use crate::metrics::{CLIENTS, ZAPPING};
     use crate::session::Arrival;
     use crate::viewer::VIEWERS;
     use mediagen::frame_rate::FrameRate;
@@ -158,7 +158,7 @@ mod tests {
     struct Own;
     figures!(Own);
 
-    const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &m::RTP]);
+    const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &m::RTP]);
     const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 
     /// Sends `seconds` of coded video to a receiver with the given wall clock. `delay_of` returns

@@ -316,6 +316,19 @@ impl Client {
         self.finish(cx, Outcome::Failed(failure.with(detail)));
     }
 
+    /// Judges how the viewer was served on its stream.
+    pub(super) fn judge_viewer(&self, cx: &mut Context<'_>) {
+        let playing = self.playing.as_deref();
+        let viewing = Viewing {
+            due: self.planned_start,
+            first_media: playing.and_then(Playing::first_arrival),
+            ended: cx.now,
+            delivery: playing.map(Playing::delivery).unwrap_or_default(),
+        };
+        let service = self.config.served_well.judge(&viewing);
+        cx.out.push_back(Output::Viewed(service));
+    }
+
     /// Ends the client: notifies the server, closes the connection, and adds the remaining figures.
     pub(super) fn finish(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
         if self.phase == Phase::Ended {
@@ -324,15 +337,7 @@ impl Client {
         self.end_publishing(cx);
         if std::mem::take(&mut self.open) {
             if self.message_stream != 0 && outcome == Outcome::Stopped {
-                // RTMP, 7.2.2.3. The server does not answer this command.
-                let command = Command {
-                    name: "deleteStream".to_owned(),
-                    transaction: 0.0,
-                    arguments: vec![Value::Null, Value::Number(self.message_stream.into())],
-                };
-                let mut bytes = Vec::new();
-                write::command(&command, CONNECTION, self.chunk_size, &mut bytes);
-                send(cx, bytes);
+                self.send_delete_stream(cx);
             }
             cx.out.push_back(Output::Close { channel: CHANNEL });
         }
@@ -342,15 +347,7 @@ impl Client {
             playing.finish(None, cx.recorder);
         }
         if self.publishing.is_none() {
-            let playing = self.playing.as_deref();
-            let viewing = Viewing {
-                due: self.planned_start,
-                first_media: playing.and_then(Playing::first_arrival),
-                ended: cx.now,
-                delivery: playing.map(Playing::delivery).unwrap_or_default(),
-            };
-            let service = self.config.served_well.judge(&viewing);
-            cx.out.push_back(Output::Viewed(service));
+            self.judge_viewer(cx);
         }
         let rows = self.rows();
         if !rows.is_empty() {

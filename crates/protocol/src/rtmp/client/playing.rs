@@ -19,6 +19,9 @@ use crate::viewer::Delivery;
 /// frames.
 const PICTURE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Time that audio plays alone before a stream counts as one without video.
+const AUDIO_ALONE: Duration = Duration::from_secs(1);
+
 /// Clock rate of RTMP in Hz (RTMP, 4).
 const CLOCK_RATE: u32 = 1000;
 
@@ -41,7 +44,7 @@ pub(in crate::rtmp) const COLUMNS: &[&str] = &[
 /// Summary of one stream, for the client's row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StreamSummary {
-    /// `video` or `audio`.
+    /// `video`, `audio`, or `all` for a sum of several streams.
     pub kind: &'static str,
     pub url: String,
     /// Codec; `None` if no message stated it.
@@ -60,6 +63,31 @@ pub struct StreamSummary {
     pub height: Option<u32>,
 }
 
+impl StreamSummary {
+    /// Sums the rows of several streams, with a title instead of a URL. `None` if there are none.
+    pub(in crate::rtmp) fn sum_rows(rows: &[StreamRow], title: &str) -> Option<StreamRow> {
+        let all = rows.iter();
+        let mut all = all.filter_map(|row| row.downcast_ref::<StreamSummary>());
+        let mut sum = StreamSummary {
+            kind: "all",
+            url: title.to_owned(),
+            codec: None,
+            width: None,
+            height: None,
+            ..all.next()?.clone()
+        };
+        for row in all {
+            sum.frames += row.frames;
+            sum.payload_bytes += row.payload_bytes;
+            sum.wire_bytes += row.wire_bytes;
+            sum.stalls += row.stalls;
+            sum.clock_jumps += row.clock_jumps;
+            sum.key_frames += row.key_frames;
+        }
+        Some(StreamRow::new(sum))
+    }
+}
+
 /// Start times from which delays are measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StartTimes {
@@ -69,6 +97,8 @@ pub(super) struct StartTimes {
     pub(super) started: Time,
     /// Time of sending `play`.
     pub(super) asked: Time,
+    /// True after a channel change: only the delay from `asked` is measured.
+    pub(super) is_later_channel: bool,
 }
 
 /// Audio and video of one stream.
@@ -81,7 +111,7 @@ pub(super) struct Playing {
     first: Option<Time>,
     last: Time,
     longest_gap: Duration,
-    had_key_frame: bool,
+    first_key_frame: Option<Time>,
     /// Size of the picture according to the metadata.
     pub(super) size: Option<(u32, u32)>,
 }
@@ -177,9 +207,18 @@ impl Playing {
             first: None,
             last: Time::ZERO,
             longest_gap: Duration::ZERO,
-            had_key_frame: false,
+            first_key_frame: None,
             size: None,
         }
+    }
+
+    /// Arrival of the first key frame; of the first frame if audio has played alone for a while.
+    pub(super) fn first_picture(&self) -> Option<Time> {
+        if self.video.first_message_at.is_some() {
+            return self.first_key_frame;
+        }
+        self.first
+            .filter(|first| self.last.since(*first) >= AUDIO_ALONE)
     }
 
     /// Arrival of the first frame.
@@ -259,8 +298,11 @@ impl Playing {
             if key {
                 stream.key_frames += 1;
                 recorder.add(m::KEY_FRAMES, 1);
-                if !std::mem::replace(&mut self.had_key_frame, true) {
-                    record(recorder, m::KEY_FRAME_DELAY, at, self.start_times.due);
+                if self.first_key_frame.is_none() {
+                    self.first_key_frame = Some(at);
+                    if !self.start_times.is_later_channel {
+                        record(recorder, m::KEY_FRAME_DELAY, at, self.start_times.due);
+                    }
                 }
             }
         } else {
@@ -276,13 +318,14 @@ impl Playing {
         }
         self.first = Some(at);
         self.last = at;
-        record(recorder, clients::STARTUP_DELAY, at, self.start_times.due);
-        record(
-            recorder,
-            clients::STARTUP_DELAY_FROM_SENT,
-            at,
-            self.start_times.started,
-        );
+        if !self.start_times.is_later_channel {
+            for (histogram, from) in [
+                (clients::STARTUP_DELAY, self.start_times.due),
+                (clients::STARTUP_DELAY_FROM_SENT, self.start_times.started),
+            ] {
+                record(recorder, histogram, at, from);
+            }
+        }
         record(recorder, m::PLAY_TO_MEDIA, at, self.start_times.asked);
         Some(at)
     }
@@ -315,7 +358,7 @@ impl Playing {
     /// Describes the missing key frame, if video has lasted too long without one.
     pub(super) fn describe_missing_key_frame(&self, now: Time) -> Option<String> {
         let waited = now.since(self.video.first_message_at?);
-        if self.had_key_frame || waited < PICTURE_TIMEOUT {
+        if self.first_key_frame.is_some() || waited < PICTURE_TIMEOUT {
             return None;
         }
         let frames = self.video.receiver.counts().frames;

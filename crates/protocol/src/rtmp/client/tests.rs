@@ -8,7 +8,7 @@ use super::*;
 use crate::awaiting_publisher::{AwaitedStreams, WaitingClient};
 use crate::media::frames::metrics::{self as frames, FRAMES_GROUP};
 use crate::media::source::SourceConfig;
-use crate::metrics::CLIENTS;
+use crate::metrics::{CLIENTS, ZAPPING};
 use crate::rtmp::config::HandshakeStyle;
 use crate::rtmp::metrics::RTMP;
 use crate::rtmp::server::{ServedClient, Server, ServerConfig};
@@ -18,7 +18,7 @@ use crate::viewer::{Judgement, VIEWERS};
 
 mod odd_servers;
 
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &FRAMES_GROUP, &RTMP]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &FRAMES_GROUP, &RTMP]);
 const CLIENT: SessionNumber = SessionNumber(0);
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 const URL: &str = "rtmp://10.0.0.2/live/stream1?token=x";

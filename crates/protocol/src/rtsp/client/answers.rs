@@ -260,6 +260,10 @@ impl Client {
                 _ if media.kind == MediaKind::Audio => receiver.with_single_packets(),
                 _ => receiver,
             };
+            let receiver = match super::zap::video_codec(media) {
+                Some(codec) if self.config.zap.is_some() => receiver.with_picture(codec),
+                _ => receiver,
+            };
             let receiver = match self.config.transport {
                 config::Transport::Tcp | config::Transport::Http => {
                     receiver.over_reliable_transport()

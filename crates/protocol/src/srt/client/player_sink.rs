@@ -140,7 +140,7 @@ impl PlayerSink {
 mod tests {
     use super::*;
     use crate::media::ts::metrics::TS;
-    use crate::metrics::CLIENTS;
+    use crate::metrics::{CLIENTS, ZAPPING};
     use crate::srt::codec::handshake::Flags;
     use crate::srt::codec::packet::{KeyFlag, Position};
     use crate::srt::handshake::{Negotiated, Security};
@@ -149,7 +149,8 @@ mod tests {
     use crate::viewer::VIEWERS;
 
     const OWN: u32 = 7;
-    const CATALOGUE: measure::Catalogue = measure::Catalogue(&[&CLIENTS, &VIEWERS, &TS, &SRT]);
+    const CATALOGUE: measure::Catalogue =
+        measure::Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &TS, &SRT]);
 
     fn recorder() -> Recorder {
         Recorder::new(CATALOGUE)

@@ -15,7 +15,7 @@ use super::*;
 use crate::awaiting_publisher::{AwaitedStreams, WaitingClient};
 use crate::media::source::SourceConfig;
 use crate::media::ts::metrics::{self as ts, TS};
-use crate::metrics::CLIENTS;
+use crate::metrics::{CLIENTS, ZAPPING};
 use crate::session::Outcome;
 use crate::srt::config;
 use crate::srt::metrics::SRT;
@@ -27,7 +27,7 @@ use crate::viewer::{Judgement, VIEWERS};
 const PACKETS: u64 = 475;
 
 const CLIENT: SessionNumber = SessionNumber(0);
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &TS, &SRT]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &TS, &SRT]);
 
 fn settings() -> PairSettings {
     PairSettings::new(1, CATALOGUE)

@@ -39,6 +39,7 @@ mod publish;
 mod shutdown;
 mod silent_streams;
 mod turn_relay;
+mod zap;
 
 use link::PeerLink;
 use publish::RtpFeed;
@@ -102,6 +103,8 @@ pub struct Client {
     ssrc: u32,
     /// CNAME of our streams and reports.
     cname: String,
+    /// True after a channel change: the delays of a start are not measured.
+    is_later_channel: bool,
     planned_start: Time,
     started: Time,
     /// True if media is available from the start, so that start-up delays are recorded. False for a
@@ -226,6 +229,7 @@ impl Client {
             talk_schedule: None,
             ssrc,
             cname: format!("{:016x}", derive_seed(&[seed, 3])),
+            is_later_channel: false,
             planned_start: Time::ZERO,
             started: Time::ZERO,
             expects_media_at_start: expects,
@@ -425,9 +429,7 @@ impl Client {
         if self.channel == Some(channel) {
             if self.local.is_none() {
                 self.local = Some(crate::session::udp_bind_address(local.ip()));
-                let delay = cx.now.since(self.started);
-                cx.recorder
-                    .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+                self.record_connected(cx);
             }
             return self.call_signalling(cx, |signalling, scope| signalling.connected(scope));
         }
@@ -503,7 +505,7 @@ impl Client {
     fn record_startup(&mut self, cx: &mut Context<'_>, at: Time) {
         let is_first = self.first_media.is_none();
         self.first_media.get_or_insert(at);
-        if is_first && self.expects_media_at_start {
+        if is_first && self.expects_media_at_start && !self.is_later_channel {
             for (histogram, from) in [
                 (clients::STARTUP_DELAY, self.planned_start),
                 (clients::STARTUP_DELAY_FROM_SENT, self.started),

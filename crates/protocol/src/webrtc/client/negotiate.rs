@@ -1,6 +1,7 @@
 //! Offers and answers of a PeerConnection.
 
 use super::Client;
+use crate::media::rtp::VideoCodec;
 use crate::media::sdp::MediaKind as Carried;
 use crate::session::Context;
 use crate::webrtc::failure::Failure;
@@ -10,7 +11,7 @@ use crate::webrtc::sdp::{
     OfferedMedia, SessionDescription, extension, known,
 };
 use crate::webrtc::signalling::Direction;
-use crate::webrtc::tracks::{KeyFrameRequest, PayloadFormat, Section, Tracks, VideoCodec};
+use crate::webrtc::tracks::{KeyFrameRequest, PayloadFormat, Section, Tracks};
 use crate::webrtc::url::Resource;
 
 /// Maximum number of candidates of the server that are kept until the socket is open.

@@ -27,6 +27,11 @@ fn valid_keys_parse_and_inconsistent_ones_are_refused() {
         (r#"{"user_agent":"a\nb"}"#, "user_agent"),
         (r#"{"headers":{"a":"b\r\nc: d"}}"#, "headers"),
         (r#"{"headers":{"host":"h"}}"#, "headers"),
+        (r#"{"zap":{"every":"1s"}}"#, "zap"),
+        (
+            r#"{"zap":{"every":"1s"},"receive":"decrypted","participate":{}}"#,
+            "zap",
+        ),
         (r#"{"headers":{"content-length":"1"}}"#, "headers"),
         (r#"{"headers":{"User-Agent":"a"}}"#, "headers"),
         (r#"{"headers":{"sec-websocket-key":"a"}}"#, "headers"),

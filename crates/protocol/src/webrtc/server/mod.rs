@@ -36,7 +36,7 @@ use super::certificate::Certificate;
 use super::metrics::WEBRTC;
 use crate::media::rtp::metrics::RTP;
 use crate::media::source::{MediaSource, SourceConfig};
-use crate::metrics::CLIENTS;
+use crate::metrics::{CLIENTS, ZAPPING};
 use crate::published_streams::PublishedStreams;
 use crate::seeds::derive_seed;
 use crate::session::{ChannelId, Endpoint, Session};
@@ -54,7 +54,7 @@ pub use records::{DroppedCounts, ReceivedCounts, SentCounts, SentTrackCounts, Se
 const CHANNEL: ChannelId = ChannelId(0);
 
 /// Metrics of the server's sessions.
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &RTP, &WEBRTC]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &RTP, &WEBRTC]);
 
 /// Settings of the reference server.
 #[derive(Clone, Debug, PartialEq)]

@@ -18,6 +18,7 @@ const VIDEO: PayloadFormat = PayloadFormat {
 
 const GROUPS: &[&measure::Group] = &[
     &crate::metrics::CLIENTS,
+    &crate::metrics::ZAPPING,
     &crate::media::rtp::metrics::RTP,
     &WEBRTC,
 ];

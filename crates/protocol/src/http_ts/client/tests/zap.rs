@@ -8,12 +8,17 @@ fn url(channel: usize) -> String {
     format!("http://10.0.0.1/udp/239.81.0.{channel}:4056")
 }
 
+fn channels_of(urls: &[String], in_turn: bool) -> Channels<Url> {
+    let urls = urls.iter().map(|url| Url::parse(url).expect("a URL"));
+    Channels::new(urls.collect(), in_turn)
+}
+
 /// A client that begins on channel 1 of `channels`.
 fn zapping(keys: &str, channels: usize, in_turn: bool, seed: u64) -> Bench {
     let config: ClientConfig = serde_json::from_str(keys).expect("valid");
     assert_eq!(config.check(), Ok(()));
     let urls: Vec<String> = (1..=channels).map(url).collect();
-    let channels = Channels::new(&urls, in_turn).expect("URLs");
+    let channels = channels_of(&urls, in_turn);
     let mut bench = Bench::new(config, &urls[0]);
     bench.client = bench.client.zapping(Arc::new(channels), seed);
     bench
@@ -84,9 +89,9 @@ impl Bench {
     fn zaps(&self) -> (u64, u64, u64) {
         let count = |counter| self.count(counter);
         (
-            count(m::ZAPS),
-            count(m::ZAPS_FAILED),
-            count(m::ZAPS_UNFINISHED),
+            count(clients::ZAPS),
+            count(clients::ZAPS_FAILED),
+            count(clients::ZAPS_UNFINISHED),
         )
     }
 }
@@ -111,8 +116,8 @@ fn zap_delays_are_measured_from_the_schedule() {
         bench.plays(channel);
     }
     // 40 ms late, 10 ms to connect, 100 ms to the media.
-    assert_eq!(bench.delays(m::ZAP_DELAY), (3, 150));
-    assert_eq!(bench.delays(m::ZAP_FIRST_BYTE_DELAY), (3, 150));
+    assert_eq!(bench.delays(clients::ZAP_DELAY), (3, 150));
+    assert_eq!(bench.delays(clients::ZAP_FIRST_BYTE_DELAY), (3, 150));
     assert_eq!(bench.zaps(), (3, 0, 0));
     // The client started once.
     assert_eq!(bench.delay(ts::RANDOM_ACCESS_DELAY), first);
@@ -186,7 +191,7 @@ fn stays_and_channels_are_drawn_from_the_seed() {
 fn channel_listed_twice_does_not_follow_itself() {
     let urls = [url(1), url(1), url(2), url(1)];
     for in_turn in [true, false] {
-        let channels = Channels::new(&urls, in_turn).expect("URLs");
+        let channels = channels_of(&urls, in_turn);
         let mut random = rand_pcg::Pcg64Mcg::new(5);
         for _ in 0..100 {
             assert_eq!(channels.next_index(1, &mut random), 2);
@@ -225,31 +230,35 @@ fn failed_change_is_counted_and_the_next_one_follows() {
     type Fails = fn(&mut Bench);
     let ways: [(CounterId, Fails, &str); 7] = [
         (
-            m::ZAPS_FAILED_503,
+            clients::ZAPS_FAILED_503,
             |bench| bench.bytes(b"HTTP/1.1 503 Busy\r\n\r\n"),
             "status_503",
         ),
         (
-            m::ZAPS_FAILED_STATUS,
+            clients::ZAPS_FAILED_STATUS,
             |bench| bench.bytes(b"HTTP/1.1 404 No\r\n\r\n"),
             "status_404",
         ),
         (
-            m::ZAPS_FAILED_NOT_TS,
+            clients::ZAPS_FAILED_NOT_TS,
             |bench| bench.bytes(b"HTTP/1.1 200 OK\r\n\r\n<!DOCTYPE html><html>"),
             "not_ts",
         ),
         (
-            m::ZAPS_FAILED_SILENT,
+            clients::ZAPS_FAILED_SILENT,
             |bench| {
                 bench.bytes(b"HTTP/1.1 200 OK\r\n\r\n");
                 bench.deadline();
             },
             "no_media",
         ),
-        (m::ZAPS_FAILED_BROKEN, Bench::closed, "closed_in_response"),
         (
-            m::ZAPS_FAILED_BROKEN,
+            clients::ZAPS_FAILED_BROKEN,
+            Bench::closed,
+            "closed_in_response",
+        ),
+        (
+            clients::ZAPS_FAILED_BROKEN,
             |bench| {
                 bench.bytes(b"HTTP/1.1 200 OK\r\n\r\n");
                 bench.bytes(&packets(6));
@@ -258,7 +267,7 @@ fn failed_change_is_counted_and_the_next_one_follows() {
             "closed_in_media",
         ),
         (
-            m::ZAPS_FAILED_WRONG_CHANNEL,
+            clients::ZAPS_FAILED_WRONG_CHANNEL,
             |bench| {
                 bench.bytes(b"HTTP/1.1 200 OK\r\n\r\n");
                 // Channel 3 is never requested.
@@ -312,7 +321,7 @@ fn late_error_of_an_abandoned_connection_is_ignored() {
     };
     let error = ChannelError::Refused;
     bench.input(Input::OpenFailed { channel, error });
-    assert_eq!(bench.count(m::ZAPS_FAILED_CONNECT), 1);
+    assert_eq!(bench.count(clients::ZAPS_FAILED_CONNECT), 1);
     // A second error of the same connection has no effect, nor has one of an abandoned connection.
     bench.input(Input::OpenFailed { channel, error });
     assert_eq!(bench.zaps(), (1, 1, 0));
@@ -325,7 +334,7 @@ fn late_error_of_an_abandoned_connection_is_ignored() {
     bench.input(Input::OpenFailed { channel, error });
     assert_eq!(bench.requested_channel(), 2);
     bench.plays(2);
-    assert_eq!(bench.delays(m::ZAP_DELAY).0, 1);
+    assert_eq!(bench.delays(clients::ZAP_DELAY).0, 1);
 }
 
 #[test]
@@ -342,8 +351,8 @@ fn change_before_the_picture_counts_as_unfinished() {
     bench.bytes(&packets(20));
     bench.change(0);
     assert_eq!(bench.zaps(), (3, 0, 2));
-    assert_eq!(bench.delays(m::ZAP_DELAY).0, 0);
-    assert_eq!(bench.delays(m::ZAP_FIRST_BYTE_DELAY).0, 1);
+    assert_eq!(bench.delays(clients::ZAP_DELAY).0, 0);
+    assert_eq!(bench.delays(clients::ZAP_FIRST_BYTE_DELAY).0, 1);
 }
 
 #[test]
@@ -380,7 +389,7 @@ fn datagrams_of_the_old_channel_are_detected() {
                 "http://10.0.0.1/one".to_owned(),
                 "http://10.0.0.1/two".to_owned(),
             ];
-            let channels = Channels::new(&urls, true).expect("URLs");
+            let channels = channels_of(&urls, true);
             bench.client = Client::new(bench.client.config.clone(), &urls[0])
                 .expect("a URL")
                 .zapping(Arc::new(channels), 1);
@@ -395,10 +404,10 @@ fn datagrams_of_the_old_channel_are_detected() {
         bench.bytes(b"HTTP/1.1 200 OK\r\n\r\n");
         bench.bytes(&media(1, PICTURE_DATAGRAMS));
         // A picture, but not that of the new channel.
-        assert_eq!(bench.delays(m::ZAP_DELAY).0, 0);
+        assert_eq!(bench.delays(clients::ZAP_DELAY).0, 0);
         bench.after(1000);
         bench.bytes(&media(2, PICTURE_DATAGRAMS));
-        assert_eq!(bench.delays(m::ZAP_DELAY), (1, 1110));
+        assert_eq!(bench.delays(clients::ZAP_DELAY), (1, 1110));
         let counts = |bench: &Bench| {
             let count = |counter| bench.count(counter);
             (
@@ -420,7 +429,7 @@ fn datagrams_of_the_old_channel_are_detected() {
         assert_eq!(bench.ended().1, Outcome::Stopped);
         assert_eq!(counts(&bench), (2 * each, 2 * each, 2 * each));
         assert_eq!(bench.zaps(), (2, 1, 0));
-        assert_eq!(bench.count(m::ZAPS_FAILED_WRONG_CHANNEL), 1);
+        assert_eq!(bench.count(clients::ZAPS_FAILED_WRONG_CHANNEL), 1);
     }
 }
 
@@ -436,6 +445,6 @@ fn change_to_video_without_a_picture_fails() {
     bench.watch(3000, 3000, false);
     bench.change(0);
     assert_eq!(bench.zaps(), (2, 1, 0));
-    assert_eq!(bench.count(m::ZAPS_FAILED_NO_PICTURE), 1);
+    assert_eq!(bench.count(clients::ZAPS_FAILED_NO_PICTURE), 1);
     assert_eq!(bench.requested_channel(), 1);
 }

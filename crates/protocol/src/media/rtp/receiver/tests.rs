@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::media::rtcp::{ReportBlock, SenderInfo};
-use crate::metrics::CLIENTS;
+use crate::metrics::{CLIENTS, ZAPPING};
 
 mod fast_path;
 mod outages;
@@ -13,7 +13,7 @@ mod padding;
 mod position_changes;
 mod rtp_info;
 
-static GROUPS: [&Group; 2] = [&CLIENTS, &m::RTP];
+static GROUPS: [&Group; 4] = [&CLIENTS, &ZAPPING, &crate::viewer::VIEWERS, &m::RTP];
 
 const SSRC: u32 = 0x1234_5678;
 const PAYLOAD: usize = 100;

@@ -17,38 +17,34 @@ struct PictureMetrics;
 time_code_metrics!(PictureMetrics);
 
 /// Pictures of a stream that have time codes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct CodedPictures {
+    /// Present from the first code on.
+    stream: Option<Box<CodedStream>>,
+}
+
+/// Time codes of a stream, and the picture that is arriving.
+#[derive(Debug)]
+struct CodedStream {
     /// PID of the picture that is arriving, if it has a code.
     pid: u16,
-    /// Arrival of its last packet so far.
+    /// Arrival of the last packet of the picture so far.
     last: Time,
-    /// Continuity errors of its PID when it began.
+    /// Continuity errors of its PID when the picture began.
     errors: u64,
     /// Number in the time code of that picture.
     number: u32,
-    /// Present from the first code on.
-    codes: Option<Box<TimeCodes>>,
-}
-
-impl Default for CodedPictures {
-    fn default() -> CodedPictures {
-        CodedPictures {
-            pid: NO_PID,
-            last: Time::ZERO,
-            errors: 0,
-            number: 0,
-            codes: None,
-        }
-    }
+    codes: TimeCodes,
 }
 
 impl CodedPictures {
     /// Handles a packet within a unit.
     #[inline]
     pub(super) fn packet(&mut self, pid: u16, at: Time) {
-        if pid == self.pid {
-            self.last = at;
+        if let Some(stream) = &mut self.stream
+            && pid == stream.pid
+        {
+            stream.last = at;
         }
     }
 
@@ -63,39 +59,47 @@ impl CodedPictures {
         recorder: &mut Recorder,
     ) {
         let code = TimeCode::find_in_stream(payload);
-        if self.pid == pid {
-            if code.is_some_and(|code| code.number == self.number) {
+        if let Some(stream) = &mut self.stream
+            && stream.pid == pid
+        {
+            if code.is_some_and(|code| code.number == stream.number) {
                 // A packet may be sent twice (ISO/IEC 13818-1, 2.4.3.3).
                 return;
             }
             // An error at this packet concerns the picture before it.
-            if self.errors == errors {
-                self.complete(recorder);
+            if stream.errors == errors {
+                let codes = &mut stream.codes;
+                codes.frame_complete::<PictureMetrics>(stream.number, stream.last, recorder);
             }
         }
-        self.pid = NO_PID;
         let Some(code) = code else {
+            if let Some(stream) = &mut self.stream {
+                stream.pid = NO_PID;
+            }
             return;
         };
-        let new = || Box::new(TimeCodes::new(wall_clock));
-        let codes = self.codes.get_or_insert_with(new);
+        let stream = self.stream.get_or_insert_with(|| {
+            Box::new(CodedStream {
+                pid,
+                last: at,
+                errors,
+                number: code.number,
+                codes: TimeCodes::new(wall_clock),
+            })
+        });
+        let codes = &mut stream.codes;
         codes.frame_code::<PictureMetrics>(code.number, code, recorder);
-        (self.pid, self.last) = (pid, at);
-        (self.errors, self.number) = (errors, code.number);
-    }
-
-    fn complete(&mut self, recorder: &mut Recorder) {
-        if let Some(codes) = &mut self.codes {
-            codes.frame_complete::<PictureMetrics>(self.number, self.last, recorder);
-        }
+        (stream.pid, stream.last) = (pid, at);
+        (stream.errors, stream.number) = (errors, code.number);
     }
 
     /// Handles the end of the stream: whether its last picture is complete is unknown.
     pub(super) fn finish(&mut self, recorder: &mut Recorder) {
-        if let Some(codes) = &mut self.codes
-            && std::mem::replace(&mut self.pid, NO_PID) != NO_PID
+        if let Some(stream) = &mut self.stream
+            && std::mem::replace(&mut stream.pid, NO_PID) != NO_PID
         {
-            codes.frame_truncated::<PictureMetrics>(self.number, recorder);
+            let codes = &mut stream.codes;
+            codes.frame_truncated::<PictureMetrics>(stream.number, recorder);
         }
     }
 }

@@ -4,7 +4,7 @@ use measure::{Catalogue, CounterId, HistogramId};
 use proptest::prelude::*;
 
 use super::*;
-use crate::metrics::CLIENTS;
+use crate::metrics::{CLIENTS, ZAPPING};
 use crate::viewer::VIEWERS;
 use mediagen::ts::packet::write_pcr;
 
@@ -13,7 +13,7 @@ mod fast_path;
 mod media_arrivals;
 mod strided;
 
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &m::TS]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &m::TS]);
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 const VIDEO: u16 = 0x100;
 const MAP: u16 = 0x1000;

@@ -2,11 +2,11 @@ use measure::Catalogue;
 
 use super::*;
 use crate::media::frames::metrics::FRAMES_GROUP;
-use crate::metrics::CLIENTS;
+use crate::metrics::{CLIENTS, ZAPPING};
 use crate::rtmp::metrics::RTMP;
 use crate::viewer::VIEWERS;
 
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &VIEWERS, &FRAMES_GROUP, &RTMP]);
+const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &FRAMES_GROUP, &RTMP]);
 
 fn ms(millis: u64) -> Time {
     Time::from_nanos(millis * 1_000_000)
@@ -24,6 +24,7 @@ impl Bench {
             due: ms(0),
             started: ms(0),
             asked: ms(0),
+            is_later_channel: false,
         };
         Bench {
             playing: Playing::new(start_times, Duration::from_secs(1), None),

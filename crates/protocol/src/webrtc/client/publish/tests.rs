@@ -13,6 +13,8 @@ use crate::webrtc::srtp::{SrtpKeys, SrtpProfile};
 
 const GROUPS: &[&measure::Group] = &[
     &crate::metrics::CLIENTS,
+    &crate::metrics::ZAPPING,
+    &crate::viewer::VIEWERS,
     &crate::media::rtp::metrics::RTP,
     &WEBRTC,
 ];

@@ -3,10 +3,16 @@ use std::collections::VecDeque;
 use measure::{Catalogue, Recorder};
 
 use super::*;
-use crate::metrics::CLIENTS;
+use crate::metrics::{CLIENTS, ZAPPING};
 use crate::webrtc::signalling::{Direction, FeedPorts};
 
-const GROUPS: &[&measure::Group] = &[&CLIENTS, &crate::media::rtp::metrics::RTP, &m::WEBRTC];
+const GROUPS: &[&measure::Group] = &[
+    &CLIENTS,
+    &ZAPPING,
+    &crate::viewer::VIEWERS,
+    &crate::media::rtp::metrics::RTP,
+    &m::WEBRTC,
+];
 
 /// Messages of Janus 1.1.2 about a mount point that is watched.
 const WATCH: &str = include_str!("../../testdata/janus_watch.jsonl");

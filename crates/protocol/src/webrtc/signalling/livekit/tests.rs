@@ -9,10 +9,16 @@ use super::message::{
     SubscriptionResponse, TrackInfo, TrackPublishedResponse, TrackType, TrackUnpublishedResponse,
 };
 use super::*;
-use crate::metrics::CLIENTS;
+use crate::metrics::{CLIENTS, ZAPPING};
 use crate::websocket::{Limits, Reassembler, Received, ServerHandshake};
 
-const GROUPS: &[&measure::Group] = &[&CLIENTS, &crate::media::rtp::metrics::RTP, &m::WEBRTC];
+const GROUPS: &[&measure::Group] = &[
+    &CLIENTS,
+    &ZAPPING,
+    &crate::viewer::VIEWERS,
+    &crate::media::rtp::metrics::RTP,
+    &m::WEBRTC,
+];
 
 const LIMITS: Limits = Limits {
     keep_max: MESSAGE_BYTES_MAX,

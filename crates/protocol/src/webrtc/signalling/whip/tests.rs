@@ -4,9 +4,15 @@ use std::time::Duration;
 use measure::{Catalogue, Recorder};
 
 use super::*;
-use crate::metrics::CLIENTS;
+use crate::metrics::{CLIENTS, ZAPPING};
 
-const GROUPS: &[&measure::Group] = &[&CLIENTS, &crate::media::rtp::metrics::RTP, &m::WEBRTC];
+const GROUPS: &[&measure::Group] = &[
+    &CLIENTS,
+    &ZAPPING,
+    &crate::viewer::VIEWERS,
+    &crate::media::rtp::metrics::RTP,
+    &m::WEBRTC,
+];
 
 /// Answers of MediaMTX to an offer: with a stream, and while nobody publishes.
 const CREATED: &str = include_str!("../../testdata/mediamtx_created.http");

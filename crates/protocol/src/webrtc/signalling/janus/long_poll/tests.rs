@@ -5,13 +5,19 @@ use std::collections::VecDeque;
 use measure::{Catalogue, Recorder};
 
 use super::*;
-use crate::metrics::CLIENTS;
+use crate::metrics::{CLIENTS, ZAPPING};
 use crate::webrtc::metrics as m;
 use crate::webrtc::signalling::janus::Subscribe;
 use crate::webrtc::signalling::{CommonSettings, Signalling, SignallingTarget};
 use crate::webrtc::url::{JanusId, Resource};
 
-const GROUPS: &[&measure::Group] = &[&CLIENTS, &crate::media::rtp::metrics::RTP, &m::WEBRTC];
+const GROUPS: &[&measure::Group] = &[
+    &CLIENTS,
+    &ZAPPING,
+    &crate::viewer::VIEWERS,
+    &crate::media::rtp::metrics::RTP,
+    &m::WEBRTC,
+];
 
 const START: Time = Time::from_nanos(1_000_000_000);
 

@@ -2,7 +2,7 @@
 
 /// Video codecs with known payload formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::webrtc) enum VideoCodec {
+pub enum VideoCodec {
     /// RFC 6184.
     H264,
     /// RFC 7798.
@@ -20,7 +20,7 @@ const UNITS_MAX: usize = 32;
 
 impl VideoCodec {
     /// Returns the codec with that name in a description.
-    pub(in crate::webrtc) fn from_name(name: &str) -> Option<VideoCodec> {
+    pub fn from_name(name: &str) -> Option<VideoCodec> {
         let all = [
             ("h264", VideoCodec::H264),
             ("h265", VideoCodec::H265),
@@ -35,7 +35,7 @@ impl VideoCodec {
     }
 
     /// Returns `true` if the payload begins a key frame, or one of its slices.
-    pub(super) fn begins_key_frame(self, payload: &[u8]) -> bool {
+    pub(crate) fn begins_key_frame(self, payload: &[u8]) -> bool {
         match self {
             VideoCodec::H264 => h264(payload),
             VideoCodec::H265 => h265(payload),

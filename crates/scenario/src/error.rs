@@ -69,6 +69,12 @@ impl Problem {
         self
     }
 
+    /// Sets the position.
+    pub(crate) fn at(mut self, origin: &Origin) -> Problem {
+        self.origin = Some(origin.clone());
+        self
+    }
+
     pub(crate) fn label(mut self, label: impl Into<String>) -> Problem {
         self.label = Some(label.into());
         self

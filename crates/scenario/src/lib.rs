@@ -13,6 +13,8 @@ mod capacity_keys;
 mod capacity_search;
 mod collector;
 mod comparison;
+mod csv;
+mod data_files;
 mod decode;
 mod describe;
 mod emulated_link;
@@ -91,7 +93,8 @@ impl Scenario {
     /// Paths relative to the file are resolved.
     pub fn load(path: &Path, overrides: &Overrides) -> Result<Scenario, ScenarioError> {
         let (shown, text) = open::read(path)?;
-        let mut scenario = Scenario::parse(&shown, &text, overrides)?;
+        let (root, name) = open::tree(&shown, &text)?;
+        let mut scenario = decode(root, &name, overrides, path.parent())?;
         scenario.resolve(path.parent());
         Ok(scenario)
     }
@@ -147,7 +150,7 @@ impl Scenario {
         overrides: &Overrides,
     ) -> Result<Scenario, ScenarioError> {
         let (root, name) = open::tree(source_name, text)?;
-        decode(root, &name, overrides)
+        decode(root, &name, overrides, None)
     }
 
     /// Builds a scenario from a one-line command.
@@ -156,12 +159,18 @@ impl Scenario {
         overrides: &Overrides,
     ) -> Result<Scenario, ScenarioError> {
         let (root, name) = line.named_tree()?;
-        decode(root, &name, overrides)
+        decode(root, &name, overrides, None)
     }
 }
 
-fn decode(mut root: Node, name: &str, overrides: &Overrides) -> Result<Scenario, ScenarioError> {
+fn decode(
+    mut root: Node,
+    name: &str,
+    overrides: &Overrides,
+    folder: Option<&Path>,
+) -> Result<Scenario, ScenarioError> {
     let mut problems = Vec::new();
     overrides.apply(&mut root, &mut problems);
+    data_files::inline(&mut root, folder)?;
     decode::decode(&root, name, overrides, problems)
 }

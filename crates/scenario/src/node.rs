@@ -56,6 +56,23 @@ impl Node {
         self.entries().iter().find(|entry| entry.key == key)
     }
 
+    /// Returns the entry of a key, to be changed; `None` if this is not a mapping with that key.
+    pub(crate) fn entry_mut(&mut self, key: &str) -> Option<&mut Entry> {
+        match &mut self.value {
+            Value::Map(entries) => entries.iter_mut().find(|entry| entry.key == key),
+            _ => None,
+        }
+    }
+
+    /// Removes the entry of a key, and returns it.
+    pub(crate) fn remove(&mut self, key: &str) -> Option<Entry> {
+        let Value::Map(entries) = &mut self.value else {
+            return None;
+        };
+        let index = entries.iter().position(|entry| entry.key == key)?;
+        Some(entries.remove(index))
+    }
+
     /// Returns the entries of a mapping; none for any other value.
     pub(crate) fn entries(&self) -> &[Entry] {
         match &self.value {

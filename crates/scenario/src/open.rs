@@ -16,6 +16,16 @@ pub(crate) fn read(path: &Path) -> Result<(String, String), ScenarioError> {
 
 /// Reads a file of the document type `what`, such as `scenario`.
 pub(crate) fn read_document(path: &Path, what: &str) -> Result<(String, String), ScenarioError> {
+    Ok(read_text(path, what, yaml::MAX_BYTES)?)
+}
+
+/// Reads a file of the type `what`, of at most `bytes_max` bytes. Returns its name in messages, and
+/// its text.
+pub(crate) fn read_text(
+    path: &Path,
+    what: &str,
+    bytes_max: usize,
+) -> Result<(String, String), Problem> {
     let shown = path.display().to_string();
     let unreadable = |error: std::io::Error| {
         let help = match error.kind() {
@@ -29,16 +39,15 @@ pub(crate) fn read_document(path: &Path, what: &str) -> Result<(String, String),
     };
     let mut bytes = Vec::new();
     // One byte more than allowed, to detect a file that is too large.
-    let bytes_max = yaml::MAX_BYTES as u64 + 1;
     File::open(path)
-        .and_then(|file| file.take(bytes_max).read_to_end(&mut bytes))
+        .and_then(|file| file.take(bytes_max as u64 + 1).read_to_end(&mut bytes))
         .map_err(unreadable)?;
-    if bytes.len() > yaml::MAX_BYTES {
-        return Err(
-            Problem::without_position(format!("the {what} {shown} is larger than 1 MiB"))
-                .help("is it the right file?")
-                .into(),
+    if bytes.len() > bytes_max {
+        let text = format!(
+            "the {what} {shown} is larger than {} MiB",
+            bytes_max.div_ceil(1 << 20)
         );
+        return Err(Problem::without_position(text).help("is it the right file?"));
     }
     let text = String::from_utf8(bytes).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()]

@@ -14,7 +14,7 @@ use crate::one_liner::OneLiner;
 use crate::overrides::Overrides;
 use crate::series_keys::{MAKE_SERIES, SERIES_KEYS};
 use crate::vary::{DEFAULT_SETTLE, Series};
-use crate::{capacity_goal, decode, open, section};
+use crate::{capacity_goal, data_files, decode, open, section};
 
 /// The runs of a scenario file.
 #[derive(Clone, Debug)]
@@ -68,12 +68,13 @@ impl Plan {
     ) -> Result<Plan, ScenarioError> {
         let mut problems = Vec::new();
         overrides.apply(&mut root, &mut problems);
+        data_files::inline(&mut root, folder)?;
         if !MAKE_SERIES.iter().any(|key| has(&root, key)) {
             let mut scenario = decode::decode(&root, &name, overrides, problems)?;
             scenario.resolve(folder);
             return Ok(Plan::Run(Box::new(scenario)));
         }
-        let taken = SERIES_KEYS.map(|key| remove_entry(&mut root, key));
+        let taken = SERIES_KEYS.map(|key| root.remove(key));
         let [
             vary,
             find,
@@ -213,12 +214,4 @@ fn refuse_repeated(taken: &[Option<Entry>], problems: &mut Vec<Problem>) {
 
 fn has(root: &Node, key: &str) -> bool {
     matches!(&root.value, Value::Map(entries) if entries.iter().any(|entry| entry.key == key))
-}
-
-fn remove_entry(root: &mut Node, key: &str) -> Option<Entry> {
-    let Value::Map(entries) = &mut root.value else {
-        return None;
-    };
-    let index = entries.iter().position(|entry| entry.key == key)?;
-    Some(entries.remove(index))
 }

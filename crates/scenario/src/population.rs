@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use crate::collector::{TypeSyntax, join_path};
+use crate::data_files;
 use crate::error::Problem;
 use crate::fields::{unknown_key, unknown_keys, wrong_type};
 use crate::link_keys::{self, LinkKeys};
@@ -33,10 +34,13 @@ pub(crate) struct PopulationKeys {
     /// Protocol of the clients. Default: that of the URLs.
     #[schemars(schema_with = "anything")]
     protocol: Key<Deferred>,
-    /// URLs of the clients; `{1..10}` expands, and `{server}` is the server's address in the run's
-    /// network. Each client picks one.
-    #[schemars(schema_with = "urls::schema", extend("minItems" = 1))]
+    /// URLs of the clients, or a file with one URL in each line: `{file: urls.txt}`. `{1..10}`
+    /// expands, and `{server}` is the server's address in the run's network. Each client picks one.
+    #[schemars(schema_with = "data_files::urls_schema")]
     urls: Key<Deferred>,
+    /// CSV file with values for the URLs, and for `token`: the first line names the columns, and
+    /// `{column}` stands for a value. Each URL that names a column becomes one for each row.
+    data: Key<String>,
     /// Which of the URLs a client requests. Default `random`, derived from the seed; for clients
     /// that publish `own`.
     #[schemars(schema_with = "anything", extend("enum" = ["random", "in_turn", "own"]))]

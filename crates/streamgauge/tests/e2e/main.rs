@@ -30,6 +30,7 @@ mod link;
 mod linked_runs;
 mod live;
 mod livekit;
+mod load_options;
 mod media;
 mod mediamtx;
 mod message_limits;

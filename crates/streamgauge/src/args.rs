@@ -192,8 +192,8 @@ pub(crate) struct Reports {
 pub(crate) struct Results {
     #[command(flatten)]
     pub(crate) reports: Reports,
-    /// Run file to write, or a folder to create it in; a series gets a folder of its own [default:
-    /// streamgauge-NAME-TIME.run, or .series, in the folder streamgauge-runs]
+    /// Run file to write, or a folder for it; a series gets a folder of its own [default: in the
+    /// folder streamgauge-runs]
     #[arg(short, long, value_name = "RUNFILE")]
     pub(crate) out: Option<PathBuf>,
     /// Overwrite an existing run file or series, and reports

@@ -111,7 +111,7 @@ impl TlsOptions {
 /// Options for requests.
 #[derive(Debug, Args)]
 pub(crate) struct RequestOptions {
-    /// Add a header field to each request, such as 'Origin: https://example.org' (may repeat)
+    /// Add a header field to each request, such as 'X-Device: 7' (may repeat)
     ///
     /// For HTTP, WebSocket, WebRTC and RTSP URLs.
     #[arg(

@@ -153,6 +153,7 @@ fn ts_stream(bytes: &[u8], recorder: &mut Recorder) {
             due: Time::from_start(Duration::from_millis(100)),
             group: (kind & 1 == 0).then_some(group),
             previous_channel: None,
+            playout_buffer: Duration::from_secs(1),
             wall_clock: (kind & 2 == 0).then_some(Duration::from_secs(1_700_000_000)),
         });
         for piece in pieces {

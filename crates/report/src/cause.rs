@@ -123,7 +123,7 @@ fn failed_clients(report: &Report) -> Option<(&str, String)> {
                     && threshold.limit < population.clients.failed as f64
             })
     };
-    // Who waits for a stream fails because its publisher failed.
+    // Viewers that wait for a stream fail because its publisher failed.
     let is_cause = |population: &Population| {
         let reason = most_frequent(population).map(|failure| failure.reason.as_str());
         reason != Some(NO_PUBLISHER)

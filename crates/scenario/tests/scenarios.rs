@@ -514,7 +514,7 @@ fn schema_names_the_wrong_key_of_a_population() {
             );
         }
     }
-    // Nothing tells the protocol.
+    // Neither key nor scheme names the protocol.
     let unknown = serde_json::json!({
         "clients": {"viewers": {"urls": ["{server}"], "load": {"clients": 1}, "tranport": "tcp"}}
     });

@@ -511,7 +511,7 @@ fn seen_by_proc(sut: &Sut) -> (Vec<String>, String) {
     until("it executes tail", || {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap() == "tail\n"
     });
-    // It is empty until `tail` is set up.
+    // The environment is empty until `tail` is set up.
     until("it has an environment", || {
         environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
         !environment.is_empty()

@@ -119,7 +119,7 @@ fn runner_that_is_cut_off_makes_the_run_invalid() {
         .map(|one| !one["lost"].is_null())
         .collect();
     assert_eq!(lost, [false, true]);
-    // Its own run file is whole.
+    // The runner's own run file is whole.
     wait_for("the runner has left the run", PATIENCE, || {
         two.stderr_text().contains("has ended").then_some(())
     });

@@ -99,7 +99,7 @@ fn refused_publishing_fails_publishers_and_waiting_viewers() {
     let text = scenario(&server.url(), "tcp", "tcp");
     fs::write(folder.path().join("relay.yaml"), text).expect("the folder is ours");
     let ran = run(folder.path(), ["run", "relay.yaml", "--json", "relay.json"]).expect(99);
-    // The cause, and not its consequence for more clients.
+    // The cause, although its consequence concerns more clients.
     let second = ran.stdout.lines().nth(1).unwrap_or_default();
     assert!(
         second.contains("2 of 2 clients of `publishers` failed"),

@@ -135,9 +135,14 @@ fn failed_clients(report: &Report) -> Option<(&str, String)> {
         .max_by_key(|population| (is_cause(population), population.clients.failed))?;
     let clients = &population.clients;
     let most = most_frequent(population)?;
+    let word = if clients.started == 1 {
+        "client"
+    } else {
+        "clients"
+    };
     let clients_text = match report.populations.len() {
-        1 => "clients".to_owned(),
-        _ => format!("clients of `{}`", population.name),
+        1 => word.to_owned(),
+        _ => format!("{word} of `{}`", population.name),
     };
     let what = match most.example.as_deref() {
         Some(example) if !example.is_empty() => example,

@@ -132,7 +132,8 @@ impl TimeCodes {
         recorder: &mut Recorder,
     ) {
         if self.take(timestamp).is_some() {
-            self.published -= 1;
+            // A frame from before an expected gap was not counted.
+            self.published = self.published.saturating_sub(1);
             recorder.take_back(M::FRAMES_PUBLISHED, 1);
         }
     }

@@ -26,7 +26,7 @@ pub(super) struct Signs {
     pub(super) has_ended: AtomicBool,
     /// Last turn of the thread that carries out orders, by the monotonic clock.
     pub(super) turned: AtomicI64,
-    /// Why NATS does not take reports.
+    /// Reason for which NATS refuses reports.
     pub(super) refusal: Refusal,
 }
 

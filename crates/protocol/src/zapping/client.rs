@@ -421,7 +421,7 @@ impl ZappingClient {
             is_open && !current.viewer.is_change_answered() && cx.now >= due + REUSE_TIMEOUT
         });
         if is_late && let Some(mut current) = self.current.take() {
-            // The outcome is that of the attempt; the change goes on with a new connection.
+            // Only the attempt has this outcome: the change goes on with a new connection.
             let outcome = self.call(cx, &mut current, Input::Stop { until: cx.now });
             debug_assert!(outcome.is_some(), "a client ends when its time is over");
             self.connect_anew(cx, &current);

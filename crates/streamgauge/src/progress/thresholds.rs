@@ -13,7 +13,7 @@ enum State {
     Violated,
     /// A delay between machines that is too short for the error of their clocks.
     Undecided,
-    /// Its metric has no data yet.
+    /// The metric of the threshold has no data yet.
     NoData,
 }
 

@@ -79,7 +79,7 @@ fn mediamtx_passes_on_what_rtmp_and_srt_publish() {
         assert_eq!(count(name), 0, "{name}");
     }
     assert_eq!(report.metric("random_access_delay")["count"], 4);
-    // It makes another transport stream of the media, without stamps, and keeps the time codes.
+    // MediaMTX remultiplexes the media: stamps are lost, time codes are kept.
     let pictures = count("frames_published");
     assert!(pictures > 100, "{pictures}");
     assert_eq!(

@@ -20,6 +20,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,6 +46,10 @@ HEALTH_THREADS = 6
 REAL_TIME = {"engine", "net"}
 # Nice value of all tests. Servers and clients of a test that wait for a processor fail it.
 PRIORITY = -10
+# Where the tests keep their files, if it is in memory. On a disk that is busy with the files of a
+# build, a server waited for seconds for its database, and a removed file for its last page.
+MEMORY = pathlib.Path("/dev/shm")
+MEMORY_BYTES_MIN = 4 << 30
 # Unit tests give way to end-to-end tests.
 NICE = ["nice", "-n", "10"]
 LINT = "cargo clippy --workspace --all-targets --locked -- -D warnings"
@@ -165,6 +170,29 @@ def expedited():
         EXPEDITED.write_text(before)
 
 
+def is_roomy(folder):
+    """True if a folder is in memory, has room for the tests, and may hold programs."""
+    lines = pathlib.Path("/proc/self/mounts").read_text().splitlines()
+    mounts = [line.split() for line in lines]
+    kinds = [(kind, options.split(",")) for _, at, kind, options, *_ in mounts if at == str(folder)]
+    if not kinds or kinds[-1][0] != "tmpfs" or "noexec" in kinds[-1][1]:
+        return False
+    available = re.search(r"MemAvailable: *(\d+) kB", pathlib.Path("/proc/meminfo").read_text())
+    free = shutil.disk_usage(folder).free
+    return min(free, int(available[1]) * 1024) >= MEMORY_BYTES_MIN
+
+
+@contextlib.contextmanager
+def folder_in_memory():
+    """Lets the tests keep their temporary files in memory while they run, if there is room."""
+    if "TMPDIR" in os.environ or not (os.access(MEMORY, os.W_OK) and is_roomy(MEMORY)):
+        yield
+        return
+    with tempfile.TemporaryDirectory(dir=MEMORY, ignore_cleanup_errors=True) as folder:
+        os.environ["TMPDIR"] = folder
+        yield
+
+
 def is_busy():
     """True if other programs use more than half of the processors."""
 
@@ -199,7 +227,7 @@ def main():
         print(__doc__)
         return 0 if sys.argv[1] in ("-h", "--help") else 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with expedited() as hurries:
+    with folder_in_memory(), expedited() as hurries:
         return run(quick, hurries)
 
 

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use link::Loss;
 use measure::{CounterId, HistogramId, Time};
 use serde_json::{Value, json};
 
 use crate::descriptor::{ClientIdentity, PopulationPlan, Protocol, RunContext};
 use crate::metrics as m;
 use crate::registry::{RTMP_PROTOCOL, RTSP_PROTOCOL, SRT_PROTOCOL, WEBRTC_PROTOCOL};
-use crate::session::{Context, Input, Outcome, Output, Session};
+use crate::session::{Context, Input, Outcome, Output, Service, Session, Start};
 use crate::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
 use crate::{rtmp, rtsp, srt, webrtc};
 
@@ -89,6 +90,7 @@ fn two_changes_succeed(pair: &mut Pair, longest: Duration) {
         .collect();
     let count_of = |is: fn(&Output) -> bool| said.iter().filter(|said| is(&said.1)).count();
     assert_eq!(count_of(|said| matches!(said, Output::Playing { .. })), 1);
+    assert_eq!(services(pair), [SERVED_WELL]);
     let rows = said.iter().find_map(|(_, said)| match said {
         Output::Streams(rows) => Some(rows.iter().map(|row| row.to_json())),
         _ => None,
@@ -98,6 +100,22 @@ fn two_changes_succeed(pair: &mut Pair, longest: Duration) {
     let (left, last) = urls.split_last().expect("there are rows");
     assert_eq!(*left, "the 2 previous channels");
     assert!(last.iter().all(|url| url.contains("stream3")), "{urls:?}");
+}
+
+const SERVED_WELL: Service = Service {
+    start: Start::InTime,
+    stalled: false,
+    lossy: false,
+};
+
+/// How the client was served, once for each time that it said so.
+fn services(pair: &Pair) -> Vec<Service> {
+    let said = pair.outputs().iter().filter(|said| said.0 == CLIENT);
+    let services = said.filter_map(|(_, said)| match said {
+        Output::Viewed(service) => Some(*service),
+        _ => None,
+    });
+    services.collect()
 }
 
 fn notes(pair: &Pair) -> Vec<String> {
@@ -149,6 +167,40 @@ fn rtsp_clients_tear_down_and_play_another_stream() {
             "{received} of {expected}"
         );
     }
+}
+
+#[test]
+fn viewer_is_judged_once_for_all_its_channels() {
+    let urls = ["rtsp://server/stream1", "rtsp://server/stream2"];
+    let served = |bounds: Value, loss: f64| {
+        let keys = json!({"zap": {"every": "2s", "count": 2}, "served_well": bounds});
+        let server = rtsp::server::ServerConfig::default();
+        let server = rtsp::server::Server::new(server).expect("it can be made");
+        let client = client(&RTSP_PROTOCOL, keys, &urls);
+        let mut settings = settings(&RTSP_PROTOCOL, 554);
+        settings.down.loss = Loss::Random(loss);
+        let mut pair = Pair::new(settings, client, move |number| {
+            server.session(number.0 as u64)
+        });
+        assert_eq!(pair.run(Duration::from_secs(60)), RunEnd::Ended);
+        assert_eq!(count(&mut pair, m::ZAPS), 2);
+        services(&pair)
+    };
+    // A round trip takes 2 ms, so media cannot arrive within 1 ms.
+    let late = Service {
+        start: Start::Late,
+        ..SERVED_WELL
+    };
+    assert_eq!(served(json!({"start": "1ms"}), 0.0), [late]);
+    assert_eq!(served(json!({}), 0.0), [SERVED_WELL]);
+    let [lossy] = served(json!({"loss": "1%", "stalled": "60s"}), 0.05)[..] else {
+        panic!("it was judged more than once, or not at all");
+    };
+    assert!(lossy.lossy && !lossy.stalled, "{lossy:?}");
+    assert_eq!(
+        served(json!({"loss": "50%", "stalled": "60s"}), 0.05),
+        [SERVED_WELL]
+    );
 }
 
 #[test]
@@ -318,6 +370,16 @@ fn srt_clients_call_again_with_another_stream_id() {
     two_changes_succeed(&mut pair, Duration::from_millis(1_500));
     assert_eq!(pair.sessions(Side::Server).count(), 3);
     assert_eq!(count(&mut pair, srt::metrics::PKT_RCV_DROP), 0);
+    // Time codes in the pictures of all three channels: 1 ms on the way, and the time in which the
+    // packets of a picture leave.
+    let (pictures, longest) = delays(&mut pair, crate::media::ts::metrics::FRAME_DELAY);
+    let delivered = count(&mut pair, crate::media::ts::metrics::FRAMES_DELIVERED);
+    assert!((150..=250).contains(&pictures), "{pictures}");
+    assert_eq!(pictures, delivered);
+    assert!(
+        (Duration::from_millis(1)..Duration::from_millis(150)).contains(&longest),
+        "{longest:?}"
+    );
 }
 
 #[test]

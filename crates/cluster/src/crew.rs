@@ -11,6 +11,7 @@ use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use engine::{Control, Crew, Dealing, EngineError, RunnerCommand, RunnerInfo, RunnerReport, Trace};
 use futures_util::StreamExt;
+use measure::human::plural;
 use measure::tester::{RunnerSummary, SOFTNET_DROPS};
 use measure::{Catalogue, Time};
 use net::Clock;
@@ -334,12 +335,13 @@ impl RemoteCrew {
             if !state.is_present() {
                 return;
             }
+            let most = self.clients.iter().sum::<u64>();
             let text = format!(
-                "runner {} of {count} was lost at {:.0} s with {} of at most {} clients: {why}",
+                "runner {} of {count} was lost at {:.0} s with {} of at most {}: {why}",
                 self.members[runner].name,
                 at.as_secs_f64(),
                 state.clients,
-                self.clients.iter().sum::<u64>()
+                plural(most as f64, "client", "clients")
             );
             state.lost = Some(text.clone());
             state.is_given_up = true;

@@ -160,9 +160,9 @@ fn write_population(
     let clients = &population.clients;
     writeln!(
         out,
-        "\n**{}**: {} clients, {} failed\n\n| | |\n|---|---|",
+        "\n**{}**: {}, {} failed\n\n| | |\n|---|---|",
         safe(&population.name),
-        count(clients.started as f64),
+        plural(clients.started as f64, "client", "clients"),
         count(clients.failed as f64)
     )?;
     for (row, shown) in rows(population, server_is_here) {

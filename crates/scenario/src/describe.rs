@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use load::{Shape, wanted};
 use measure::Time;
+use measure::human::plural;
 use measure::units::{Size, TimeSpan};
 use protocol::browser::{self, BROWSER_CATALOGUE};
 use protocol::registry::RunContext;
@@ -367,6 +368,10 @@ fn tester_lines(tester: &Tester) -> Vec<String> {
 }
 
 /// Describes a population of a run with or without a `duration`.
+fn number_of(clients: u64) -> String {
+    plural(clients as f64, "client", "clients")
+}
+
 fn population_lines(
     population: &Population,
     plan: &PopulationPlan,
@@ -374,12 +379,13 @@ fn population_lines(
 ) -> Vec<String> {
     let name = &population.name;
     let how = match &population.load.shape {
-        Shape::AtOnce { clients } => format!("{clients} clients at once"),
+        Shape::AtOnce { clients } => format!("{} at once", number_of(*clients)),
         Shape::Ramp { clients, over } => {
-            format!("{clients} clients, ramped over {}", TimeSpan(*over))
+            format!("{}, ramped over {}", number_of(*clients), TimeSpan(*over))
         }
         Shape::OneEvery { clients, every } => format!(
-            "{clients} clients, one every {}, all after {}",
+            "{}, one every {}, all after {}",
+            number_of(*clients),
             TimeSpan(*every),
             TimeSpan(population.load.ends().unwrap_or_default())
         ),

@@ -401,7 +401,7 @@ fn description_of_senders_mentions_no_media() {
     let scenario = Scenario::from_one_liner(&line, &Overrides::default()).expect("it is good");
     let text = scenario.describe().lines().join("\n");
     assert!(
-        text.contains("senders: 1 clients at once; they stay until the run ends"),
+        text.contains("senders: 1 client at once; they stay until the run ends"),
         "{text}"
     );
     assert!(

@@ -334,7 +334,10 @@ fn capacity_range(most: &Capacity, least: &Capacity) -> String {
         with.collect::<Vec<_>>().join(", ")
     };
     let passed = |capacity: &Capacity| match capacity.passed {
-        Some(clients) => format!("up to {} clients passed", count(clients as f64)),
+        Some(clients) => format!(
+            "up to {} passed",
+            plural(clients as f64, "client", "clients")
+        ),
         None => "no number of clients passed".to_owned(),
     };
     match most.passed == least.passed {

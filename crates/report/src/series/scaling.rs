@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::Serializer;
 
 use super::{Row, RowOutcome, Series};
+use crate::human::plural;
 use crate::metrics::round_figure;
 
 /// The universal scalability law, `X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1))`, fitted
@@ -116,8 +117,10 @@ fn output(row: &Row) -> Result<f64, String> {
     match (figures.failed, figures.bitrate) {
         (0, Some(bitrate)) => Ok(bitrate),
         (0, None) => Err("no media came".to_owned()),
-        (1, _) => Err("1 client failed".to_owned()),
-        (failed, _) => Err(format!("{failed} clients failed")),
+        (failed, _) => {
+            let clients = plural(failed as f64, "client", "clients");
+            Err(format!("{clients} failed"))
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     CapacityResult, Row, RowOutcome, Scaling, Series, columns, comparison_words, search_words,
     words,
 };
-use crate::human::count;
+use crate::human::{count, plural};
 use crate::sanitize;
 use crate::terminal::{Layout, one_line, wrap};
 
@@ -76,9 +76,9 @@ pub fn table(series: &Series, layout: Layout) -> String {
     let mut text = String::new();
     let paint = layout.paint;
     let about = format!(
-        "{}  ({} runs{})",
+        "{}  ({}{})",
         series.name,
-        series.runs.len(),
+        plural(series.runs.len() as f64, "run", "runs"),
         match series.ended {
             Some(false) => ", cut off or still running",
             _ => "",

@@ -2,7 +2,7 @@
 
 use super::names::short_names;
 use super::{Capacity, Found, Interval, LeftOut, MostMessages, RowOutcome, Scaling, Series};
-use crate::human::{count, digits, figure};
+use crate::human::{count, digits, figure, plural};
 use crate::terminal::one_line;
 use measure::Unit;
 
@@ -44,9 +44,9 @@ pub(crate) fn most(most: &MostMessages, series: &Series) -> String {
         false => "",
     };
     format!(
-        "{others}{} messages/s with {} clients{best}{nearly}{more}{left_out}",
+        "{others}{} messages/s with {}{best}{nearly}{more}{left_out}",
         count(messages.round()),
-        count(clients as f64),
+        plural(clients as f64, "client", "clients"),
     )
 }
 
@@ -75,8 +75,8 @@ pub(crate) fn capacity(capacity: &Capacity) -> String {
     };
     match capacity.passed {
         Some(clients) => format!(
-            "{others}passed up to {} clients{rate}; {next}",
-            count(clients as f64)
+            "{others}passed up to {}{rate}; {next}",
+            plural(clients as f64, "client", "clients")
         ),
         None => format!("{others}no number of clients passed; {next}"),
     }

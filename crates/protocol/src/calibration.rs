@@ -250,48 +250,9 @@ impl Truth {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use serde_json::json;
 
     use super::*;
-    use crate::reference::Flags;
-    use crate::registry::PROTOCOLS;
-
-    #[test]
-    fn trials_name_only_existing_metrics_and_flags() {
-        for protocol in PROTOCOLS {
-            let mut names = BTreeSet::new();
-            for trial in protocol.trials {
-                for clients in trial.clients {
-                    assert!(names.insert(clients.name), "{} twice", clients.name);
-                    let url = clients.url.replace("{address}", "127.0.0.1:9");
-                    assert_eq!(protocol.check_url(&url), Ok(()), "{url}");
-                }
-                for check in trial.checks {
-                    let mut clients = trial.clients.iter();
-                    assert!(
-                        clients.any(|clients| clients.name == check.clients),
-                        "{check:?}"
-                    );
-                    let mut metrics = protocol.catalogue.metrics();
-                    assert!(
-                        metrics.any(|metric| metric.name == check.metric),
-                        "{check:?}"
-                    );
-                }
-                let server = protocol.server.expect("calibration needs a server");
-                let flags = Flags::defaults(server.flags);
-                for word in trial.server.iter().filter_map(|w| w.strip_prefix("--")) {
-                    let mut known = server.flags.iter();
-                    assert!(known.any(|flag| flag.name == word), "--{word}");
-                }
-                let faults = trial.server.windows(2).filter(|pair| pair[0] == "--fault");
-                let faults: Vec<String> = faults.map(|pair| pair[1].to_owned()).collect();
-                (server.read)(&flags.set("fault", faults)).expect("faults of trials are valid");
-            }
-        }
-    }
 
     #[test]
     fn sums_use_only_lines_that_have_the_pointer() {

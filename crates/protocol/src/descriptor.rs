@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use measure::Catalogue;
+use schemars::{Schema, SchemaGenerator};
 
 use crate::browser::{Golden, Page};
 use crate::calibration::Trial;
@@ -48,6 +49,9 @@ pub struct Protocol {
     pub trials: &'static [Trial],
     /// Command-line options of the clients.
     pub options: &'static ClientOptions,
+    /// JSON schema of the keys of a population: an object. Its definitions are added to the
+    /// generator.
+    pub config_schema: fn(&mut SchemaGenerator) -> Schema,
     /// Returns the replacement of a key that this protocol had in the past; `None` for any other
     /// key.
     pub former_key: fn(&str) -> Option<&'static str>,
@@ -496,7 +500,7 @@ impl Protocol {
 
     /// Names of the protocol's keys.
     pub fn config_keys(&self) -> Vec<String> {
-        let schema = self.config_schema(&mut schemars::SchemaGenerator::default());
+        let schema = (self.config_schema)(&mut SchemaGenerator::default());
         schema
             .get("properties")
             .and_then(|properties| properties.as_object())

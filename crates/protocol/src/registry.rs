@@ -6,7 +6,6 @@
 
 use std::ops::{Deref, DerefMut};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::descriptor::{ClientFactory, PopulationKeys};
@@ -53,9 +52,8 @@ macro_rules! protocols {
             }
         }
 
-        impl Protocol {
-            /// Returns the configuration with all defaults.
-            pub fn default_config(&self) -> ClientConfig {
+        impl ProtocolKeys for Protocol {
+            fn default_config(&self) -> ClientConfig {
                 $( $(#[$meta])*
                 if self.name == $NAME.name {
                     return ClientConfig::$Variant(Default::default());
@@ -63,9 +61,7 @@ macro_rules! protocols {
                 unreachable!("{} is not in the registry", self.name)
             }
 
-            /// Reads the keys of this protocol. Unknown keys are errors; missing ones get their
-            /// defaults.
-            pub fn decode_config<'de, D: Deserializer<'de>>(
+            fn decode_config<'de, D: Deserializer<'de>>(
                 &self,
                 deserializer: D,
             ) -> Result<ClientConfig, D::Error> {
@@ -73,17 +69,6 @@ macro_rules! protocols {
                     $( $(#[$meta])*
                     ClientConfig::$Variant(_) => {
                         Deserialize::deserialize(deserializer).map(ClientConfig::$Variant)
-                    } )+
-                }
-            }
-
-            /// JSON schema of this protocol's keys: an object. Its definitions are added to the
-            /// generator.
-            pub fn config_schema(&self, generator: &mut SchemaGenerator) -> Schema {
-                match self.default_config() {
-                    $( $(#[$meta])*
-                    ClientConfig::$Variant(_) => {
-                        crate::$folder::config::ClientConfig::json_schema(generator)
                     } )+
                 }
             }
@@ -100,6 +85,18 @@ protocols! {
     WEBRTC_PROTOCOL = webrtc as WebRtc;
     #[cfg(any(test, feature = "proof"))]
     PROOF_PROTOCOL = proof as Proof;
+}
+
+/// The keys of a population of a protocol.
+pub trait ProtocolKeys {
+    /// Returns the configuration with all defaults.
+    fn default_config(&self) -> ClientConfig;
+
+    /// Reads the keys of this protocol. Unknown keys are errors; missing ones get their defaults.
+    fn decode_config<'de, D: Deserializer<'de>>(
+        &self,
+        deserializer: D,
+    ) -> Result<ClientConfig, D::Error>;
 }
 
 /// Returns the protocol of this name.

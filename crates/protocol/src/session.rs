@@ -43,7 +43,7 @@ pub use exchange::{Exchange, ExchangeEnd as ExchangeEnded};
 pub use flows::{Flow, FlowId, FlowPacket, Flows, Handover, LentFlow, PacketHeader, Tag};
 pub use record::Record;
 pub use schedule::Pace;
-pub use service::{Service, Start};
+pub use service::{Judgement, Service, Start};
 pub use sinks::{Arrival, CaptureNeeds, MediaEvent, MediaFilter, Sink, SinkId, Sinks, SocketMedia};
 pub use streams::StreamRow;
 

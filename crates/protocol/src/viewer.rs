@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::ZAPPING;
-use crate::session::{Service, Start};
+use crate::session::{Judgement, Service, Start};
 
 measure::metrics! {
     /// Viewers: clients that receive media. Each is judged once, when it ends, against the bounds
@@ -163,48 +163,18 @@ impl ServedWell {
     }
 }
 
-/// Judgement of a viewer: served well, or the first cause why not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judgement {
-    /// Served well.
-    Well,
-    /// The client failed.
-    Failed,
-    /// The first media arrived too late, or never.
-    StartedLate,
-    /// The stalls were too long.
-    Stalled,
-    /// Too much was lost.
-    Loss,
-}
-
-impl Service {
-    /// Judges the viewer. `failed` is true if its client failed. `None` if the viewer ended before
-    /// its media was due.
-    pub fn judgement(self, failed: bool) -> Option<Judgement> {
-        Some(match self.start {
-            _ if failed => Judgement::Failed,
-            Start::Unknown => return None,
-            Start::Late => Judgement::StartedLate,
-            Start::InTime if self.stalled => Judgement::Stalled,
-            Start::InTime if self.lossy => Judgement::Loss,
-            Start::InTime => Judgement::Well,
-        })
-    }
-
-    /// Counts the viewer. `failed` is true if its client failed.
-    pub fn count(self, failed: bool, recorder: &mut Recorder) {
-        let cause = match self.judgement(failed) {
-            None => return,
-            Some(Judgement::Well) => return recorder.add(VIEWERS_SERVED_WELL, 1),
-            Some(Judgement::Failed) => VIEWERS_FAILED,
-            Some(Judgement::StartedLate) => VIEWERS_STARTED_LATE,
-            Some(Judgement::Stalled) => VIEWERS_STALLED,
-            Some(Judgement::Loss) => VIEWERS_WITH_LOSS,
-        };
-        recorder.add(VIEWERS_SERVED_BADLY, 1);
-        recorder.add(cause, 1);
-    }
+/// Counts a viewer that was served so. `failed` is true if its client failed.
+pub fn count(service: Service, failed: bool, recorder: &mut Recorder) {
+    let cause = match service.judgement(failed) {
+        None => return,
+        Some(Judgement::Well) => return recorder.add(VIEWERS_SERVED_WELL, 1),
+        Some(Judgement::Failed) => VIEWERS_FAILED,
+        Some(Judgement::StartedLate) => VIEWERS_STARTED_LATE,
+        Some(Judgement::Stalled) => VIEWERS_STALLED,
+        Some(Judgement::Loss) => VIEWERS_WITH_LOSS,
+    };
+    recorder.add(VIEWERS_SERVED_BADLY, 1);
+    recorder.add(cause, 1);
 }
 
 #[cfg(test)]
@@ -270,9 +240,9 @@ mod tests {
     fn causes_add_up_to_the_badly_served_viewers() {
         const CATALOGUE: Catalogue = Catalogue(&[&crate::metrics::CLIENTS, &ZAPPING, &VIEWERS]);
         let mut recorder = Recorder::new(CATALOGUE);
-        let mut count = |viewing, failed| {
+        let mut judge = |viewing, failed| {
             let service = ServedWell::default().judge(&viewing);
-            service.count(failed, &mut recorder);
+            count(service, failed, &mut recorder);
         };
         for (viewing, failed) in [
             (viewer(0, 0, 0), false),
@@ -283,7 +253,7 @@ mod tests {
             (viewer(0, 0, 500), false),
             (viewer(9000, 5, 500), true),
         ] {
-            count(viewing, failed);
+            judge(viewing, failed);
         }
         let counted = [
             VIEWERS_SERVED_WELL,

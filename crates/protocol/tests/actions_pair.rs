@@ -7,6 +7,7 @@ use link::Settings;
 use measure::units::BitRate;
 use measure::{Catalogue, CounterId, HistogramId};
 use protocol::media::rtp::metrics::{self as rtp, RTP};
+use protocol::media::rtp::summaries;
 use protocol::media::rtp::{ServedStream, StreamSummary};
 use protocol::metrics::{CLIENTS, ZAPPING};
 use protocol::rtsp::actions::Action;
@@ -15,7 +16,7 @@ use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::{self as rtsp, RTSP};
 use protocol::rtsp::server::{Server, ServerConfig};
 use protocol::session::{Outcome, Output};
-use protocol::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, summaries};
+use protocol::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
 use protocol::viewer::VIEWERS;
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &RTP, &RTSP]);

@@ -6,10 +6,10 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 use mediagen::ts::packet::{PACKET_LEN, SYNC};
 use mediagen::ts::stamp::Stamp;
+use protocol::http_ts::PROTOCOL as HTTP_TS_PROTOCOL;
 use protocol::http_ts::client::Client;
 use protocol::http_ts::config::ClientConfig;
 use protocol::media::ts::metrics as ts;
-use protocol::registry::HTTP_TS_PROTOCOL;
 use protocol::session::{ChannelId, Context, Flows, Input, Session, Sinks};
 
 /// A chunk with one stamped datagram.

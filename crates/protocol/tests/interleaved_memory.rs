@@ -6,7 +6,7 @@ use std::time::Duration;
 use measure::metric::CounterId;
 use measure::{ArrivalRun, Recorder, Time};
 use protocol::media::rtp::metrics as rtp;
-use protocol::registry::RTSP_PROTOCOL;
+use protocol::rtsp::PROTOCOL as RTSP_PROTOCOL;
 use protocol::rtsp::client::Client;
 use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::session::{ChannelId, Context, Flows, Input, Output, Session, Sinks};

@@ -7,6 +7,7 @@ use link::{Loss, Settings};
 use measure::Catalogue;
 use measure::units::BitRate;
 use protocol::media::rtp::metrics::{self as rtp, RTP};
+use protocol::media::rtp::summaries;
 use protocol::media::rtp::{ServedStream, StreamSummary};
 use protocol::metrics::{CLIENTS, ZAPPING};
 use protocol::rtsp::client::Client;
@@ -14,7 +15,7 @@ use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::RTSP;
 use protocol::rtsp::server::{MulticastConfig, Server, ServerConfig};
 use protocol::session::{Outcome, Output};
-use protocol::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, summaries};
+use protocol::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
 use protocol::viewer::VIEWERS;
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &RTP, &RTSP]);

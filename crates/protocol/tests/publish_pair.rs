@@ -11,6 +11,7 @@ use measure::units::BitRate;
 use protocol::awaiting_publisher::{AwaitedStreams, WaitingClient};
 use protocol::media::rtp::StreamSummary;
 use protocol::media::rtp::metrics::{self as rtp, RTP};
+use protocol::media::rtp::summaries;
 use protocol::media::source::{MediaSource, SourceConfig};
 use protocol::metrics::{CLIENTS, ZAPPING};
 use protocol::rtsp::client::Client;
@@ -19,7 +20,7 @@ use protocol::rtsp::metrics::{self as m, RTSP};
 use protocol::rtsp::server::{Server, ServerConfig};
 use protocol::rtsp::url::Url;
 use protocol::session::{Outcome, Output, Session};
-use protocol::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, summaries};
+use protocol::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
 use protocol::viewer::VIEWERS;
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &RTP, &RTSP]);

@@ -7,17 +7,18 @@ use link::{Jitter, Loss, Settings};
 use measure::Catalogue;
 use measure::units::{BitRate, TimeSpan};
 use protocol::media::rtp::metrics::{self as rtp, RTP};
+use protocol::media::rtp::summaries;
 use protocol::media::rtp::{ServedStream, StreamSummary};
 use protocol::metrics::{CLIENTS, ZAPPING};
 use protocol::rtsp::client::Client;
 use protocol::rtsp::config::{ClientConfig, Transport};
 use protocol::rtsp::metrics::{self as rtsp, RTSP};
 use protocol::rtsp::server::{AuthScheme, Server, ServerConfig, Transports};
-use protocol::session::{Outcome, Output};
+use protocol::session::{Judgement, Outcome, Output};
 use protocol::testing::{
-    Pair, PairSettings, RunEnd, ServerReaction, SessionNumber, Side, judgements, summaries,
+    Pair, PairSettings, RunEnd, ServerReaction, SessionNumber, Side, judgements,
 };
-use protocol::viewer::{Judgement, VIEWERS};
+use protocol::viewer::VIEWERS;
 
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &RTP, &RTSP]);
 const FIRST: SessionNumber = SessionNumber(0);

@@ -1,6 +1,6 @@
 //! Scenarios of a one-line command.
 
-use protocol::registry::{self, Protocol};
+use protocol::registry::{self, Protocol, ProtocolKeys as _};
 
 use crate::apply::option_value;
 use crate::error::{Problem, ScenarioError};

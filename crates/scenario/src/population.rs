@@ -6,7 +6,7 @@ use std::time::Duration;
 use load::{Load, LoadSpec, Shape, Stage, StartKind};
 use measure::Time;
 use measure::units::{Frequency, TimeSpan};
-use protocol::registry::{self, ClientConfig, PROTOCOLS, Protocol};
+use protocol::registry::{self, ClientConfig, PROTOCOLS, Protocol, ProtocolKeys as _};
 use protocol::scheme_help;
 use protocol::url::UrlParts;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -176,7 +176,7 @@ fn is_of_protocol(protocol: &Protocol) -> Json {
 
 fn one_schema(protocol: &Protocol, generator: &mut SchemaGenerator) -> Json {
     let mut schema = PopulationKeys::json_schema(generator).to_value();
-    let config = protocol.config_schema(generator).to_value();
+    let config = (protocol.config_schema)(generator).to_value();
     if let (Some(keys), Some(own)) = (
         schema["properties"].as_object_mut(),
         config["properties"].as_object(),

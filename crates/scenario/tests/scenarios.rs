@@ -6,6 +6,7 @@ use std::time::Duration;
 use load::{Shape, Stage};
 use measure::units::BitRate;
 use proptest::prelude::*;
+use protocol::registry::ProtocolKeys as _;
 use scenario::{
     Clips, Leave, OneLiner, OptionSetting, Overrides, Pick, Ready, Receive, Scenario, ServerStart,
     Tester, schema,

@@ -356,7 +356,7 @@ impl Populations {
         }
         if let Some(service) = client.service {
             let failed = matches!(outcome, Outcome::Failed(_) | Outcome::EndedByServer { .. });
-            service.count(failed, &mut population.recorder);
+            protocol::viewer::count(service, failed, &mut population.recorder);
         }
         population.active.fall();
         if client.first_media.is_some() {

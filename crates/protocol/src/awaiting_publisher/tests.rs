@@ -7,6 +7,8 @@ use super::*;
 use crate::publication::{gone, live};
 use crate::session::{Flows, Outbox};
 
+const CATALOGUE: measure::Catalogue = measure::Catalogue(&[&crate::metrics::CLIENTS]);
+
 /// A client that logs its inputs.
 struct LoggingClient(Arc<Mutex<Vec<String>>>);
 
@@ -66,7 +68,7 @@ impl Bench {
         let mut out = VecDeque::new();
         let mut cx = Context {
             now: self.now,
-            recorder: &mut Recorder::new(crate::registry::RTMP_PROTOCOL.catalogue),
+            recorder: &mut Recorder::new(CATALOGUE),
             sinks: &mut Sinks::default(),
             flows: &mut Flows::default(),
             out: &mut out,

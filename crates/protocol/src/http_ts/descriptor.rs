@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use measure::Catalogue;
+use schemars::JsonSchema;
 
 use super::client::Client;
 use super::config::{self, ClientConfig};
@@ -38,6 +39,7 @@ pub static PROTOCOL: Protocol = Protocol {
     server: Some(&SERVER),
     trials: &[],
     options: &ClientOptions::NONE,
+    config_schema: <ClientConfig as JsonSchema>::json_schema,
     former_key: config::removed_key_advice,
 };
 

@@ -2,6 +2,7 @@
 
 pub mod frames;
 pub mod media_description;
+pub mod play_range;
 pub mod rtcp;
 pub mod rtp;
 pub mod sdp;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::rtsp::headers::Range;
+use super::play_range::Range;
 use mediagen::steps;
 
 /// Maximum number of streams per description. Further streams are ignored.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use measure::Catalogue;
+use schemars::JsonSchema;
 
 use super::client::{Client, ClientPlan};
 use super::config::{self, ClientConfig};
@@ -34,6 +35,7 @@ pub static PROTOCOL: Protocol = Protocol {
     server: Some(&SERVER),
     trials: &[],
     options: &OPTIONS,
+    config_schema: <ClientConfig as JsonSchema>::json_schema,
     former_key: config::removed_key_advice,
 };
 

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use schemars::JsonSchema;
+
 use super::client::Client;
 use super::config::ClientConfig;
 use super::metrics::CATALOGUE;
@@ -28,6 +30,7 @@ pub static PROTOCOL: Protocol = Protocol {
     server: Some(&SERVER),
     trials: &[],
     options: &OPTIONS,
+    config_schema: <ClientConfig as JsonSchema>::json_schema,
     former_key: |_| None,
 };
 

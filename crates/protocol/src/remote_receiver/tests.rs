@@ -12,12 +12,16 @@ use super::messages::{ClientMessage, ReceiverMessage, StreamRequest, VERSION, to
 use super::{Link, Receiver, ReceiverEvent, Secret, Terms, proof};
 use crate::media::rtcp;
 use crate::media::rtp::metrics as rtp;
-use crate::registry::RTSP_PROTOCOL;
+use crate::metrics::{CLIENTS, ZAPPING};
 use crate::session::{
     Arrival, ChannelId, Context, Flows, Input, Open, Output, Port, Session, SinkId, Sinks,
 };
+use crate::viewer::VIEWERS;
 
 const CONTROL: ChannelId = ChannelId(0);
+
+const CATALOGUE: measure::Catalogue =
+    measure::Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &rtp::RTP]);
 
 struct Bench {
     session: Receiver,
@@ -63,7 +67,7 @@ impl Bench {
             session: Receiver::new(terms.clone(), number),
             terms,
             now: Time::from_start(Duration::from_secs(1)),
-            recorder: Recorder::new(RTSP_PROTOCOL.catalogue),
+            recorder: Recorder::new(CATALOGUE),
             sinks: Sinks::default(),
             flows: Flows::default(),
             messages: VecDeque::new(),
@@ -449,7 +453,7 @@ impl LinkBench {
         let mut bench = LinkBench {
             link,
             now: Time::from_start(Duration::from_secs(5)),
-            recorder: Recorder::new(RTSP_PROTOCOL.catalogue),
+            recorder: Recorder::new(CATALOGUE),
             sinks: Sinks::default(),
             flows: Flows::default(),
             out: VecDeque::new(),

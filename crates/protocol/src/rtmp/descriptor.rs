@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use measure::{Catalogue, CounterId};
+use schemars::JsonSchema;
 
 use super::calibration;
 use super::client::{COLUMNS, Client, StreamSummary};
@@ -40,6 +41,7 @@ pub static PROTOCOL: Protocol = Protocol {
     server: Some(&SERVER),
     trials: calibration::TRIALS,
     options: &ClientOptions::NONE,
+    config_schema: <ClientConfig as JsonSchema>::json_schema,
     former_key: |_| None,
 };
 

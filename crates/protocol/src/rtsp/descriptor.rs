@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use measure::{Catalogue, CounterId};
+use schemars::JsonSchema;
 
 use super::actions;
 use super::client::Client;
@@ -45,6 +46,7 @@ pub static PROTOCOL: Protocol = Protocol {
     server: Some(&SERVER),
     trials: &[],
     options: &ClientOptions::NONE,
+    config_schema: <ClientConfig as JsonSchema>::json_schema,
     former_key: |_| None,
 };
 

@@ -5,11 +5,10 @@ use std::fmt;
 
 use super::codec::Method;
 
-mod range;
 mod rtp_info;
 mod transport;
 
-pub use range::{NptStart, Range};
+pub use crate::media::play_range::{NptStart, Range};
 pub use rtp_info::RtpInfo;
 pub use transport::{Delivery, LowerTransport, Ports, Transport};
 

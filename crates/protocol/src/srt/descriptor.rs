@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use measure::{Catalogue, CounterId};
+use schemars::JsonSchema;
 
 use super::calibration;
 use super::client::Client;
@@ -41,6 +42,7 @@ pub static PROTOCOL: Protocol = Protocol {
     server: Some(&SERVER),
     trials: calibration::TRIALS,
     options: &OPTIONS,
+    config_schema: <ClientConfig as JsonSchema>::json_schema,
     former_key: config::former_key,
 };
 

@@ -11,9 +11,7 @@ pub mod conformance;
 mod pair;
 mod stream;
 
-use crate::media::rtp::StreamSummary;
-use crate::session::{Outcome, Output, StreamRow};
-use crate::viewer::Judgement;
+use crate::session::{Judgement, Outcome, Output};
 
 pub use pair::{Pair, PairSettings, PathCounts, RunEnd, ServerReaction, SessionNumber, Side};
 
@@ -27,14 +25,4 @@ pub fn judgements(pair: &Pair) -> Vec<Option<Judgement>> {
         _ => None,
     };
     pair.outputs().iter().filter_map(judgement).collect()
-}
-
-/// Returns the rows of streams by their common type.
-///
-/// # Panics
-/// If a row has another type.
-pub fn summaries(rows: &[StreamRow]) -> Vec<StreamSummary> {
-    let summary = |row: &StreamRow| row.downcast_ref().cloned();
-    let summaries = rows.iter().map(summary).collect::<Option<_>>();
-    summaries.expect("each is of a stream of RTP or a transport stream")
 }

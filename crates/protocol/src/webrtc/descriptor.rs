@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use measure::{Catalogue, CounterId};
+use schemars::JsonSchema;
 
 use super::calibration::TRIALS;
 use super::certificate::Certificate;
@@ -55,6 +56,7 @@ pub static PROTOCOL: Protocol = Protocol {
     server: Some(&SERVER),
     trials: TRIALS,
     options: &OPTIONS,
+    config_schema: <ClientConfig as JsonSchema>::json_schema,
     former_key: |_| None,
 };
 

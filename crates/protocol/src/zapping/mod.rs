@@ -28,6 +28,3 @@ pub(crate) const fn counter_of_connect_failure(failure: ConnectFailure) -> Count
         false => m::ZAPS_FAILED_CONNECT,
     }
 }
-
-#[cfg(test)]
-mod tests;

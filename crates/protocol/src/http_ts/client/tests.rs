@@ -7,11 +7,10 @@ use measure::{CounterId, Recorder};
 use proptest::prelude::*;
 
 use super::*;
+use crate::http_ts::PROTOCOL;
+use crate::media::rtp::summaries;
 use crate::redirect_policy::RedirectPolicy;
-use crate::registry::HTTP_TS_PROTOCOL;
-use crate::session::{ChannelError, Flows};
-use crate::testing::summaries;
-use crate::viewer::Judgement;
+use crate::session::{ChannelError, Flows, Judgement};
 use mediagen::ts::packet::{PACKET_LEN, SYNC};
 use mediagen::ts::stamp::Stamp;
 
@@ -37,7 +36,7 @@ impl Bench {
         Bench {
             client: client.with_wall_clock(Duration::from_secs(1_700_000_000)),
             now: Time::from_start(Duration::from_secs(1)),
-            recorder: Recorder::new(HTTP_TS_PROTOCOL.catalogue),
+            recorder: Recorder::new(PROTOCOL.catalogue),
             sinks: Sinks::default(),
             flows: Flows::default(),
             out: VecDeque::new(),

@@ -21,7 +21,7 @@ pub use key_frame::VideoCodec;
 pub use receiver::{PositionStatement, ReceiverConfig, RtpReceiver, StreamCounts};
 pub use report::REPORT_INTERVAL;
 pub use served_stream::{Departure, ServedStream};
-pub use summary::{RTP_COLUMNS, StreamSummary, TS_COLUMNS};
+pub use summary::{RTP_COLUMNS, StreamSummary, TS_COLUMNS, TsSummary, summaries};
 pub(crate) use talk_flow::{TalkFlow, TalkSettings, VOICE_FLAG};
 
 use crate::media::shared::figures;

@@ -219,63 +219,12 @@ impl StreamSummary {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::Value;
-
-    use super::*;
-    use crate::media::rtp::ReceiverConfig;
-    use crate::registry::{HTTP_TS_PROTOCOL, RTSP_PROTOCOL};
-
-    /// Collects the JSON pointers of all values that are not objects.
-    fn pointers(value: &Value, before: &str, found: &mut Vec<String>) {
-        match value {
-            Value::Object(fields) => {
-                for (name, value) in fields {
-                    pointers(value, &format!("{before}/{name}"), found);
-                }
-            }
-            _ => found.push(before.to_owned()),
-        }
-    }
-
-    #[test]
-    fn rows_have_the_columns_that_their_protocol_declares() {
-        let receiver = RtpReceiver::new(&ReceiverConfig {
-            clock_rate: 90_000,
-            payload_types: Vec::new(),
-            playout_buffer: Duration::ZERO,
-        });
-        let of_rtp = StreamSummary::from_receiver(MediaKind::Video, "", &receiver);
-        let of_ts = StreamSummary {
-            ts: Some(Box::new(TsSummary {
-                counts: TsCounts::default(),
-                datagrams: Some(DatagramCounts::default()),
-                pids: Vec::new(),
-            })),
-            ..of_rtp.clone()
-        };
-        for (summary, protocol) in [(of_rtp, &RTSP_PROTOCOL), (of_ts, &HTTP_TS_PROTOCOL)] {
-            let row = StreamRow::new(summary.clone());
-            assert_eq!(row.downcast_ref(), Some(&summary));
-            let mut found = Vec::new();
-            pointers(&row.to_json(), "", &mut found);
-            let declared = protocol.stream_columns.concat();
-            let mut names = declared.clone();
-            names.sort_unstable();
-            found.sort_unstable();
-            assert_eq!(found, names, "{}", protocol.name);
-            for name in declared
-                .iter()
-                .filter_map(|pointer| pointer.rsplit('/').next())
-            {
-                let own = ["kind", "url", "ssrc", "pids"].contains(&name);
-                let all = [&RTSP_PROTOCOL, &HTTP_TS_PROTOCOL];
-                let is_metric = all
-                    .iter()
-                    .any(|protocol| protocol.catalogue.find(name).is_some());
-                assert!(own || is_metric, "{name}");
-            }
-        }
-    }
+/// Returns the rows of streams as summaries.
+///
+/// # Panics
+/// If a row has another type.
+pub fn summaries(rows: &[StreamRow]) -> Vec<StreamSummary> {
+    let summary = |row: &StreamRow| row.downcast_ref().cloned();
+    let summaries = rows.iter().map(summary).collect::<Option<_>>();
+    summaries.expect("each is of a stream of RTP or a transport stream")
 }

@@ -2,7 +2,7 @@ use measure::Recorder;
 
 use super::*;
 use crate::descriptor::PopulationKeys as _;
-use crate::registry::MESSAGES_PROTOCOL;
+use crate::messages::PROTOCOL;
 use crate::session::{Flows, Sinks};
 
 /// A client with its surroundings.
@@ -23,7 +23,7 @@ impl Bench {
         let mut bench = Bench {
             client: Client::new(Arc::new(plan), 5),
             now: Time::ZERO,
-            recorder: Recorder::new(MESSAGES_PROTOCOL.catalogue),
+            recorder: Recorder::new(PROTOCOL.catalogue),
             sinks: Sinks::default(),
             flows: Flows::default(),
         };

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::super::config::PENDING_MAX;
 use super::super::server::{MessageServerConfig, Mode, ServerExchange};
 use super::*;
-use crate::registry::MESSAGES_PROTOCOL;
+use crate::messages::PROTOCOL;
 
 const SERVED: measure::Catalogue = MessageServerConfig::CATALOGUE;
 
@@ -36,7 +36,7 @@ impl Bench {
     }
 
     fn of_client() -> Bench {
-        Bench::new(MESSAGES_PROTOCOL.catalogue)
+        Bench::new(PROTOCOL.catalogue)
     }
 
     fn with<R>(&mut self, now: Time, run: impl FnOnce(&mut ExchangeContext<'_>) -> R) -> R {

@@ -13,8 +13,9 @@ use crate::rtmp::config::HandshakeStyle;
 use crate::rtmp::metrics::RTMP;
 use crate::rtmp::server::{ServedClient, Server, ServerConfig};
 use crate::rtmp::source::Tracks;
+use crate::session::Judgement;
 use crate::testing::{Pair, PairSettings, RunEnd, ServerReaction, SessionNumber, Side, judgements};
-use crate::viewer::{Judgement, VIEWERS};
+use crate::viewer::VIEWERS;
 
 mod odd_servers;
 

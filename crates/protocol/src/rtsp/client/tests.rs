@@ -11,7 +11,7 @@ use super::Client;
 use crate::media::rtcp;
 use crate::metrics as clients;
 use crate::redirect_policy::RedirectPolicy;
-use crate::registry::RTSP_PROTOCOL;
+use crate::rtsp::PROTOCOL;
 use crate::rtsp::codec::{Decoder, Item, Method, Request, Response};
 use crate::rtsp::config::{ClientConfig, Transport};
 use crate::rtsp::metrics as m;
@@ -52,7 +52,7 @@ impl ClientBench {
         ClientBench {
             client: Client::new(config, url, 7).expect("a URL"),
             now: Time::from_start(Duration::from_secs(1)),
-            recorder: Recorder::new(RTSP_PROTOCOL.catalogue),
+            recorder: Recorder::new(PROTOCOL.catalogue),
             sinks: Sinks::default(),
             flows: Flows::default(),
             out: VecDeque::new(),

@@ -16,12 +16,12 @@ use crate::awaiting_publisher::{AwaitedStreams, WaitingClient};
 use crate::media::source::SourceConfig;
 use crate::media::ts::metrics::{self as ts, TS};
 use crate::metrics::{CLIENTS, ZAPPING};
-use crate::session::Outcome;
+use crate::session::{Judgement, Outcome};
 use crate::srt::config;
 use crate::srt::metrics::SRT;
 use crate::srt::server::{ServedClient, Server, ServerConfig, ServerFaults};
 use crate::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, judgements};
-use crate::viewer::{Judgement, VIEWERS};
+use crate::viewer::VIEWERS;
 
 /// Packets of five seconds at 1 Mb/s, 1,316 bytes each.
 const PACKETS: u64 = 475;

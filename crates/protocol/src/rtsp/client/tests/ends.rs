@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::media::rtp::StreamSummary;
-use crate::testing::summaries;
+use crate::media::rtp::summaries;
 
 /// Answers the TEARDOWN that must come next. Returns the outcome.
 fn answer_teardown(bench: &mut ClientBench) -> Outcome {

@@ -1,7 +1,7 @@
 //! From the connection to media, and events during playback.
 
 use super::*;
-use crate::testing::summaries;
+use crate::media::rtp::summaries;
 
 #[test]
 fn udp_session_runs_from_start_to_teardown() {

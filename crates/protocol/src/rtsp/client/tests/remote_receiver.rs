@@ -1,12 +1,12 @@
 //! Media sent to an address other than that of the connection.
 
 use super::*;
+use crate::media::rtp::summaries;
 use crate::remote_receiver::messages::{
     ClientMessage, ReceiverMessage, StreamState, VERSION, to_line,
 };
 use crate::remote_receiver::{MediaConfig, Secret};
 use crate::rtsp::client::Phase;
-use crate::testing::summaries;
 
 /// Runs up to the answer to SETUP, with a client at 10.0.0.2 that requests its media at 10.0.0.3.
 fn answered(status: u16, transport: &str) -> ClientBench {

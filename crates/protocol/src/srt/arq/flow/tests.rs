@@ -78,7 +78,7 @@ fn play(seed: u64, loss: Loss, latency: Duration, encrypted: bool, in_order: boo
         wall_clock: Some(Duration::from_secs(1_700_000_000)),
         playout_buffer: Duration::from_secs(1),
     });
-    let mut recorder = Recorder::new(crate::registry::HTTP_TS_PROTOCOL.catalogue);
+    let mut recorder = Recorder::new(crate::srt::PROTOCOL.catalogue);
     let link = Settings {
         delay,
         loss,

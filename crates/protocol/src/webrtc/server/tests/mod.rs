@@ -14,9 +14,8 @@ use measure::units::BitRate;
 
 use super::*;
 use crate::media::rtp::metrics as rtp;
-use crate::session::{Outcome, Output};
+use crate::session::{Judgement, Outcome, Output};
 use crate::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, judgements};
-use crate::viewer::Judgement;
 use crate::webrtc::client::Client;
 use crate::webrtc::config::{ClientConfig, Receive};
 use crate::webrtc::metrics as m;

@@ -6,12 +6,14 @@ use link::Loss;
 use measure::{CounterId, HistogramId, Time};
 use serde_json::{Value, json};
 
-use crate::descriptor::{ClientIdentity, PopulationPlan, Protocol, RunContext};
-use crate::metrics as m;
-use crate::registry::{RTMP_PROTOCOL, RTSP_PROTOCOL, SRT_PROTOCOL, WEBRTC_PROTOCOL};
-use crate::session::{Context, Input, Outcome, Output, Service, Session, Start};
-use crate::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
-use crate::{rtmp, rtsp, srt, webrtc};
+use protocol::descriptor::{ClientIdentity, PopulationPlan, Protocol, RunContext};
+use protocol::metrics as m;
+use protocol::registry::{
+    ProtocolKeys as _, RTMP_PROTOCOL, RTSP_PROTOCOL, SRT_PROTOCOL, WEBRTC_PROTOCOL,
+};
+use protocol::session::{Context, Input, Outcome, Output, Service, Session, Start};
+use protocol::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
+use protocol::{rtmp, rtsp, srt, webrtc};
 
 const CLIENT: SessionNumber = SessionNumber(0);
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
@@ -158,8 +160,8 @@ fn rtsp_clients_tear_down_and_play_another_stream() {
             );
         }
         let loss = [
-            crate::media::rtp::metrics::EXPECTED,
-            crate::media::rtp::metrics::RECEIVED,
+            protocol::media::rtp::metrics::EXPECTED,
+            protocol::media::rtp::metrics::RECEIVED,
         ];
         let [expected, received] = loss.map(|counter| count(&mut pair, counter));
         assert!(
@@ -372,8 +374,8 @@ fn srt_clients_call_again_with_another_stream_id() {
     assert_eq!(count(&mut pair, srt::metrics::PKT_RCV_DROP), 0);
     // Time codes in the pictures of all three channels: 1 ms on the way, and the time in which the
     // packets of a picture leave.
-    let (pictures, longest) = delays(&mut pair, crate::media::ts::metrics::FRAME_DELAY);
-    let delivered = count(&mut pair, crate::media::ts::metrics::FRAMES_DELIVERED);
+    let (pictures, longest) = delays(&mut pair, protocol::media::ts::metrics::FRAME_DELAY);
+    let delivered = count(&mut pair, protocol::media::ts::metrics::FRAMES_DELIVERED);
     assert!((150..=250).contains(&pictures), "{pictures}");
     assert_eq!(pictures, delivered);
     assert!(

@@ -44,6 +44,10 @@ END_TO_END_PER_BUSY_CORE = 3
 HEALTH_THREADS = 6
 # Packages whose tests compare times of threads and of the kernel.
 REAL_TIME = {"engine", "net"}
+# Packages whose tests run next to those of the others.
+PROTOCOLS = {
+    "session", "kit", "rtsp", "rtmp", "srt", "http-ts", "messages", "webrtc", "proof", "protocols",
+}
 # Nice value of all tests. Servers and clients of a test that wait for a processor fail it.
 PRIORITY = -10
 # Where the tests keep their files, if it is in memory. On a disk that is busy with the files of a
@@ -239,7 +243,7 @@ def run(quick, hurries):
     os.sync()
     take_priority()
     print(f"-- build: {time.monotonic() - began:.0f} s", flush=True)
-    end_to_end, health, protocol, real_time, others = [], [], [], [], []
+    end_to_end, health, protocols, real_time, others = [], [], [], [], []
     priority = first()
     threads = end_to_end_threads(hurries)
     for folder, target, executable in tests:
@@ -251,7 +255,7 @@ def run(quick, hurries):
         elif folder.name in REAL_TIME:
             real_time.append(Program(name, [*priority, executable], folder))
         else:
-            lane = protocol if folder.name == "protocol" else others
+            lane = protocols if folder.name in PROTOCOLS else others
             lane.append(Program(name, [*NICE, executable], folder))
     scripts = ["test_truth.py", "test_bench.py", "test_kubernetes.py", "test_ci.py"]
     python = [
@@ -259,7 +263,7 @@ def run(quick, hurries):
         for name in scripts
     ]
     # Programs of one lane run one after the other; lanes run in parallel.
-    lanes = [others + python, protocol]
+    lanes = [others + python, protocols]
     # One after the other, after all lanes.
     last = [*real_time]
     lint = Program("lint", [*NICE, *LINT.split()])

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use kit::media::rtcp::{self, ReportBlock, SenderInfo};
+use kit::media::rtp::header::Header;
 use measure::Histogram;
 use mediagen::time_code::TimeCode;
-use protocol::media::rtcp::{self, ReportBlock, SenderInfo};
-use protocol::media::rtp::header::Header;
-use protocol::rtmp::codec::amf0::Value;
-use protocol::rtmp::codec::message::{Command, MessageType, UserControlEvent};
-use protocol::rtmp::codec::write::{self, MessageHeader};
+use rtmp::codec::amf0::Value;
+use rtmp::codec::message::{Command, MessageType, UserControlEvent};
+use rtmp::codec::write::{self, MessageHeader};
 
 /// Returns an IVF file with two VP8 frames.
 fn ivf() -> Vec<u8> {
@@ -104,8 +104,8 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         // Alternately, each side receives what the other sent and 20 ms pass.
         "webrtc_peer" => vec![[0x38, 0x39].repeat(20), [0x29, 0x38, 0x2e, 0x39].repeat(15)],
         "webrtc_room" => vec![webrtc_room()],
-        "webrtc_sdp" => captures("crates/protocol/src/webrtc/sdp/testdata"),
-        "webrtc_server" => captures("crates/protocol/src/webrtc/sdp/testdata")
+        "webrtc_sdp" => captures("crates/webrtc/src/sdp/testdata"),
+        "webrtc_server" => captures("crates/webrtc/src/sdp/testdata")
             .into_iter()
             .flat_map(|offer| [1u8, 2].map(|how| [&[how][..], &offer].concat()))
             .chain([[&[0][..], b"OPTIONS /whep/a HTTP/1.1\r\n\r\n"].concat()])
@@ -359,8 +359,7 @@ fn rtmp_session() -> Vec<Vec<u8>> {
 /// Datagrams of `srt-live-transmit`: each handshake and key message alone, and all of them for each
 /// kind of endpoint.
 fn srt_handshake() -> Vec<Vec<u8>> {
-    let capture =
-        include_str!("../../crates/protocol/src/srt/testdata/srt-live-transmit_encrypted.txt");
+    let capture = include_str!("../../crates/srt/src/testdata/srt-live-transmit_encrypted.txt");
     let datagrams = capture.lines().filter_map(|line| {
         let digits = line.split_once(' ')?.1.as_bytes();
         let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
@@ -539,7 +538,7 @@ fn blobs() -> Vec<Vec<u8>> {
 
 /// Messages of Janus and MediaMTX, plain and over HTTP.
 fn webrtc_client() -> Vec<Vec<u8>> {
-    let folder = "crates/protocol/src/webrtc/testdata";
+    let folder = "crates/webrtc/src/testdata";
     let read = |name| {
         std::fs::read_to_string(format!("{folder}/{name}"))
             .expect("the capture is in the repository")
@@ -569,7 +568,7 @@ fn webrtc_client() -> Vec<Vec<u8>> {
 }
 
 fn webrtc_feedback() -> Vec<Vec<u8>> {
-    use protocol::webrtc::feedback::{TransportCc, write_fir, write_nack, write_pli, write_remb};
+    use webrtc::feedback::{TransportCc, write_fir, write_nack, write_pli, write_remb};
     let mut all = Vec::new();
     write_nack(&mut all, 1, 2, &[5, 6, 40]);
     write_pli(&mut all, 1, 2);

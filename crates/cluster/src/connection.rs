@@ -98,7 +98,7 @@ impl Access {
             None => (None, rest),
             Some((user, host)) => {
                 let (user, password) = user.split_once(':').ok_or_else(wrong)?;
-                let decode = protocol::url::percent_decode;
+                let decode = kit::url::percent_decode;
                 (Some((decode(user), decode(password))), host)
             }
         };

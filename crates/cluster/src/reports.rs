@@ -368,7 +368,7 @@ impl WireFigures {
 mod tests {
     use measure::Recorder;
     use proptest::prelude::*;
-    use protocol::registry::PROTOCOLS;
+    use protocols::PROTOCOLS;
 
     use super::*;
 

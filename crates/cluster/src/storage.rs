@@ -29,7 +29,7 @@ const OPEN_ATTEMPTS: u32 = 4;
 const OPEN_PAUSE: Duration = Duration::from_millis(300);
 
 /// Maximum size of a file that is kept.
-pub(crate) const FILE_MAX: u64 = protocol::media::source::FILE_MAX;
+pub(crate) const FILE_MAX: u64 = kit::media::source::FILE_MAX;
 
 /// Subject of the reports of a runner in a run. The name in the subject lets a server permit each
 /// runner its own reports alone.

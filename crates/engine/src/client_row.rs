@@ -1,8 +1,8 @@
 //! The row of a client in the run file.
 
-use protocol::session::{Outcome, StreamRow};
 use runfile::{ClientOutcome, ClientRow};
 use scenario::{Secrets, mask_text};
+use session::{Outcome, StreamRow};
 
 use crate::messages::ClientState;
 

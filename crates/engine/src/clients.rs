@@ -5,9 +5,9 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use protocol::awaiting_publisher::{AwaitedStreams, WaitingClient};
-use protocol::media::source::FILE_MAX;
-use protocol::registry::{Clients, PopulationPlan, RunContext};
+use kit::awaiting_publisher::{AwaitedStreams, WaitingClient};
+use kit::media::source::FILE_MAX;
+use protocols::{Clients, PopulationPlan, RunContext};
 use scenario::{Pick, Population, Scenario, mask_text};
 
 use crate::error::EngineError;

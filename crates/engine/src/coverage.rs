@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use kit::metrics::{ACTIVE, REJOINED, STARTED, TURNED_AWAY};
 use measure::metric::CounterId;
 use measure::{Time, Window};
-use protocol::metrics::{ACTIVE, REJOINED, STARTED, TURNED_AWAY};
 use scenario::Scenario;
 
 /// Shortest duration of a whole window, in seconds. Windows end when the event loop gets to it, so
@@ -119,7 +119,7 @@ impl Coverage {
 #[cfg(test)]
 mod tests {
     use measure::Recorder;
-    use protocol::registry::RTSP_PROTOCOL;
+    use protocols::RTSP_PROTOCOL;
 
     use super::*;
 

@@ -5,11 +5,11 @@
 //! its exact share or less than one client more or fewer, so ramps interleave. Clients of rooms are
 //! dealt by room, since participants receive each other.
 
+use kit::descriptor::ASSUMED_STREAMS;
 use load::{Slots, divide, period};
 use net::PortClaim;
 use net::descriptors::open_files_limit;
 use net::ports::DEFAULT_RANGE;
-use protocol::descriptor::ASSUMED_STREAMS;
 use scenario::{Description, Pick, Population, Scenario};
 
 use crate::worker_count::files_needed_for;

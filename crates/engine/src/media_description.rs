@@ -9,9 +9,9 @@ use load::{Load, Shape, Share};
 use measure::Time;
 use measure::media::{self, DescribedUrl, Media, MediaDescription, Picking};
 use net::{Clock, PortRange};
-use protocol::registry::{self, RunContext};
-use protocol::session::Outcome;
+use protocols::RunContext;
 use scenario::{Leave, Pick, Population, Scenario};
+use session::Outcome;
 
 use crate::clients::{surroundings, tls};
 use crate::control::Control;
@@ -54,7 +54,7 @@ fn describable_urls<'a>(population: &'a Population, surroundings: &RunContext) -
     let urls = population.urls.iter();
     // Streams that the scenario itself publishes do not exist yet.
     urls.filter(|url| population.awaited(surroundings, url).is_empty())
-        .filter(|url| registry::describe_session(&population.config, url, 0).is_some())
+        .filter(|url| protocols::describe_session(&population.config, url, 0).is_some())
         .collect()
 }
 
@@ -141,7 +141,7 @@ fn request_descriptions(
     let tls = tls(population)?;
     let config = population.config.clone();
     let client: MakeClient = Arc::new(move |url, identity| {
-        registry::describe_session(&config, url, identity.seed)
+        protocols::describe_session(&config, url, identity.seed)
             .unwrap_or_else(|| Err("its protocol has no media description".to_owned()))
     });
     let mut answers = Answers::new();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use measure::{Time, Window};
-use protocol::session::Record;
-use protocol::session::StreamRow;
+use session::Record;
+use session::StreamRow;
 
 use crate::resolver::ResolverAnswer;
 use crate::window_merger::MergedWindow;
@@ -75,7 +75,7 @@ pub(crate) struct ClientState {
     pub(crate) begun: Time,
     pub(crate) first_media: Option<Time>,
     /// End time and outcome; `None` while the client is running.
-    pub(crate) ended: Option<(Time, protocol::session::Outcome)>,
+    pub(crate) ended: Option<(Time, session::Outcome)>,
     pub(crate) streams: Vec<StreamRow>,
     /// Media description, of a client that asks for one.
     pub(crate) described: Option<Box<measure::media::MediaDescription>>,

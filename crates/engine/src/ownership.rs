@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
-use protocol::url::UrlParts;
+use kit::url::UrlParts;
 use scenario::Scenario;
 use sut::{PortOwner, Sut, Transport};
 

@@ -5,7 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use protocol::descriptor::Transport;
+use kit::descriptor::Transport;
 use scenario::Scenario;
 
 use crate::ownership::endpoint;

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
+use kit::remote_receiver::messages::LINE_MAX;
+use kit::remote_receiver::{Receiver, ReceiverPorts, Secret, Terms};
 use measure::{Catalogue, Window, tester};
 use net::{Clock, PortRange};
-use protocol::registry;
-use protocol::remote_receiver::messages::LINE_MAX;
-use protocol::remote_receiver::{Receiver, ReceiverPorts, Secret, Terms};
+
 use scenario::{Receive, Tester};
 
 use crate::control::Control;
@@ -234,7 +234,7 @@ impl Reception {
         let (mut plans, mut serving, mut heard_at) = (Vec::new(), Vec::new(), Vec::new());
         let mut catalogues: Vec<Catalogue> = Vec::new();
         for (offset, (name, protocol)) in (1u16..).zip(&wanted.populations) {
-            let Some(protocol) = registry::find(protocol) else {
+            let Some(protocol) = protocols::find(protocol) else {
                 return Err(format!(
                     "it does not know the protocol `{}`",
                     protocol.escape_debug()

@@ -6,13 +6,13 @@ use std::net::UdpSocket;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
+use kit::remote_receiver::{READ_NEEDS, ReceiverPorts};
 use net::capability::{NetRawMissing, why_no_net_raw};
 use net::ports::DEFAULT_RANGE;
 use net::ring::{BLOCK_BYTES_MIN, Family, PacketRing, RingSettings, ShortCapture};
 use net::{PortClaim, PortRange};
-use protocol::remote_receiver::{READ_NEEDS, ReceiverPorts};
-use protocol::session::CaptureNeeds;
 use scenario::{Description, PopulationPlan, Receive, Scenario, Tester};
+use session::CaptureNeeds;
 
 use crate::error::EngineError;
 use crate::worker::RingPlan;

@@ -12,11 +12,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
+use kit::remote_receiver::messages::{LINE_MAX, LineSplitter, ReceiverMessage, VERSION, to_line};
+use kit::remote_receiver::{ReceiverPorts, Secret, proof};
 use measure::{Catalogue, HistogramId, Time, Window, tester};
-use protocol::remote_receiver::messages::{
-    LINE_MAX, LineSplitter, ReceiverMessage, VERSION, to_line,
-};
-use protocol::remote_receiver::{ReceiverPorts, Secret, proof};
 use scenario::{Scenario, Tester};
 use serde::{Deserialize, Serialize};
 
@@ -582,7 +580,7 @@ mod tests {
         let read =
             |text: &str| serde_json::from_str::<TransferredMetrics>(text).expect("as written");
         assert_eq!(read(&text).window(catalogue), Some(window));
-        let other = protocol::registry::PROTOCOLS[0].catalogue;
+        let other = protocols::PROTOCOLS[0].catalogue;
         assert_eq!(read(&text).window(other), None);
         for histogram in [
             "[[9999,\"00\"]]",

@@ -439,8 +439,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use protocol::session::{Context, Input, Session};
     use scenario::Pick;
+    use session::{Context, Input, Session};
 
     /// A session that panics.
     struct Broken;

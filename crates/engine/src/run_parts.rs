@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use kit::browser;
 use measure::link::{DOWNLINK, LINK_CATALOGUE, UPLINK};
 use measure::threshold::{Judge, Threshold};
 use measure::{Catalogue, server, tester};
-use protocol::browser;
 use runfile::{Header, SubjectHeader};
 use scenario::Scenario;
 

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kit::media::ts::flow::SentStream;
+use kit::metrics::CLIENTS;
+use kit::source::{DEFAULT_RATE, Destination, GroupSender, SourceSettings};
 use load::{Load, Shape, Share};
 use measure::{Catalogue, Pacing, Time, Totals, Window, tester};
 use mediagen::ts::looped_stream::LoopedStream;
 use net::{Clock, PortRange};
-use protocol::media::ts::flow::SentStream;
-use protocol::metrics::CLIENTS;
-use protocol::session::{Interface, Outcome};
-use protocol::source::{DEFAULT_RATE, Destination, GroupSender, SourceSettings};
 use scenario::{Leave, Pick};
+use session::{Interface, Outcome};
 
 use crate::clients::read_source;
 use crate::control::Control;

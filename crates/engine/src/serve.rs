@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kit::reference::{ReferenceServer, RunningServer, Second, ServerSettings};
 use measure::Time;
 use net::{Clock, PortRange};
-use protocol::reference::{ReferenceServer, RunningServer, Second, ServerSettings};
 
 use crate::control::Control;
 use crate::error::EngineError;

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, bounded};
+use kit::media::ts::flow::SentStream;
 use measure::{SourceStream, Window};
 use net::{Clock, Namespace};
-use protocol::media::ts::flow::SentStream;
-use protocol::session::Interface;
 use scenario::Scenario;
+use session::Interface;
 
 use crate::control::Control;
 use crate::error::EngineError;

@@ -1,9 +1,8 @@
 //! The subjects of a run and their metrics.
 
+use kit::browser::{BROWSER_CATALOGUE, KIND as BROWSER};
 use measure::link::{DOWNLINK, LINK_CATALOGUE, UPLINK};
 use measure::{Catalogue, server, tester};
-use protocol::browser::{BROWSER_CATALOGUE, KIND as BROWSER};
-use protocol::registry;
 
 /// Metrics of a kind of subject: `server`, `tester`, `uplink`, `downlink`, `browser`, or the name
 /// of a protocol for its populations. Reports use it to read run files.
@@ -13,7 +12,7 @@ pub fn catalogue_of(kind: &str) -> Option<Catalogue> {
         "tester" => Some(tester::TESTER_CATALOGUE),
         UPLINK | DOWNLINK => Some(LINK_CATALOGUE),
         BROWSER => Some(BROWSER_CATALOGUE),
-        _ => registry::PROTOCOLS
+        _ => protocols::PROTOCOLS
             .iter()
             .find(|protocol| protocol.name == kind)
             .map(|protocol| protocol.catalogue),

@@ -3,7 +3,7 @@
 //! Metrics are declared in [`Group`]s by the [`crate::metrics!`] macro. A subject (a population,
 //! the server, the tester) has a [`Catalogue`]: a chain of groups with consecutive numbers. The
 //! index of a counter is therefore a constant, and adding to it is one indexed addition. A protocol
-//! declares its group in its own folder; no other code needs to know it.
+//! declares its group in its own crate; no other code needs to know it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use capacity::{Method, Scale, Settings, Trial, ValueKind};
+use kit::media::rtp::metrics as rtp;
+use kit::metrics as clients;
 use measure::comparison::MIN_EFFECT;
 use measure::{
     Catalogue, Judge, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, Threshold, Time, Totals,
     Verdict, VerdictResult, server,
 };
-use protocol::media::rtp::metrics as rtp;
-use protocol::metrics as clients;
 use report::Layout;
 use report::series::{CompareError, Series, WordName, side_by_side, table};
 use runfile::series::{Axis, CapacityGoal, Entry, EntryOutcome, INDEX_VERSION, Index, TrialEntry};
@@ -22,7 +22,7 @@ fn catalogue_of(kind: &str) -> Option<Catalogue> {
     match kind {
         "server" => Some(SERVER_CATALOGUE),
         "tester" => Some(TESTER_CATALOGUE),
-        name => protocol::registry::find(name).map(|protocol| protocol.catalogue),
+        name => protocols::find(name).map(|protocol| protocol.catalogue),
     }
 }
 

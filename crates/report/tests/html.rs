@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use kit::media::rtp::metrics as rtp;
+use kit::metrics as clients;
 use measure::{
     Catalogue, Finding, HealthBounds, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE,
     ThresholdResult, Time, Unit, Verdict, VerdictInput, server, tester,
 };
-use protocol::media::rtp::metrics as rtp;
-use protocol::metrics as clients;
 use report::{Report, html};
 use runfile::{
     ClientOutcome, ClientRow, EventRow, Header, Machine, RunFile, SubjectHeader, WindowRow,
@@ -24,7 +24,7 @@ fn catalogue_of(kind: &str) -> Option<Catalogue> {
     match kind {
         "server" => Some(SERVER_CATALOGUE),
         "tester" => Some(TESTER_CATALOGUE),
-        name => protocol::registry::find(name).map(|protocol| protocol.catalogue),
+        name => protocols::find(name).map(|protocol| protocol.catalogue),
     }
 }
 

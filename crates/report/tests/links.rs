@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use kit::media::rtp::metrics as rtp;
 use measure::{
     Catalogue, LINK_CATALOGUE, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, Time, link,
 };
-use protocol::media::rtp::metrics as rtp;
-use protocol::registry::PROTOCOLS;
+use protocols::PROTOCOLS;
 use report::{Layout, Report, html, source, summary};
 use runfile::{Header, Machine, RunFile, SubjectHeader, WindowRow};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn catalogue_of(kind: &str) -> Option<Catalogue> {
         "server" => Some(SERVER_CATALOGUE),
         "tester" => Some(TESTER_CATALOGUE),
         "uplink" | "downlink" => Some(LINK_CATALOGUE),
-        name => protocol::registry::find(name).map(|protocol| protocol.catalogue),
+        name => protocols::find(name).map(|protocol| protocol.catalogue),
     }
 }
 

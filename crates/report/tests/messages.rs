@@ -8,7 +8,7 @@ use measure::{
     Catalogue, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Verdict,
     VerdictResult, server,
 };
-use protocol::messages::metrics as m;
+use messages::metrics as m;
 use report::series::{Series, table};
 use report::{Layout, Report, open};
 use runfile::{Header, Machine, RunFile, SubjectHeader, WindowRow};
@@ -18,7 +18,7 @@ fn catalogue_of(kind: &str) -> Option<Catalogue> {
     match kind {
         "server" => Some(SERVER_CATALOGUE),
         "tester" => Some(TESTER_CATALOGUE),
-        name => protocol::registry::find(name).map(|protocol| protocol.catalogue),
+        name => protocols::find(name).map(|protocol| protocol.catalogue),
     }
 }
 

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use kit::browser::BROWSER_CATALOGUE;
 use measure::metric::{Group, MetricSource};
 use measure::{Catalogue, LINK_CATALOGUE, Metric, SERVER_CATALOGUE, TESTER_CATALOGUE, Unit};
-use protocol::browser::BROWSER_CATALOGUE;
-use protocol::registry::PROTOCOLS;
+use protocols::PROTOCOLS;
 
 /// Maximum length of a line in a document, in characters.
 const COLUMNS: usize = 100;

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kit::browser::BROWSER_CATALOGUE;
+use kit::media::rtp::metrics as rtp;
+use kit::metrics as clients;
 use measure::tester::RunnerSummary;
 use measure::{
     Catalogue, ClockError, Judge, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, Threshold,
     ThresholdResult, Time, Totals, Unit, Verdict, VerdictInput, server, tester,
 };
-use protocol::browser::BROWSER_CATALOGUE;
-use protocol::media::rtp::metrics as rtp;
-use protocol::metrics as clients;
-use protocol::registry::PROTOCOLS;
+use protocols::PROTOCOLS;
 use report::metrics::MetricFigures;
 use report::paint::Paint;
 use report::{Layout, Report, source, summary};
@@ -24,7 +24,7 @@ fn catalogue_of(kind: &str) -> Option<Catalogue> {
     match kind {
         "server" => Some(SERVER_CATALOGUE),
         "tester" => Some(TESTER_CATALOGUE),
-        name => protocol::registry::find(name).map(|protocol| protocol.catalogue),
+        name => protocols::find(name).map(|protocol| protocol.catalogue),
     }
 }
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use kit::media::rtp::metrics as rtp;
+use kit::metrics as clients;
 use measure::{
     Catalogue, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, Time, Verdict, VerdictResult, server,
 };
-use protocol::media::rtp::metrics as rtp;
-use protocol::metrics as clients;
 use report::Layout;
 use report::schema::series_schema;
 use report::series::{RowOutcome, Series, table};
@@ -22,7 +22,7 @@ fn catalogue_of(kind: &str) -> Option<Catalogue> {
     match kind {
         "server" => Some(SERVER_CATALOGUE),
         "tester" => Some(TESTER_CATALOGUE),
-        name => protocol::registry::find(name).map(|protocol| protocol.catalogue),
+        name => protocols::find(name).map(|protocol| protocol.catalogue),
     }
 }
 

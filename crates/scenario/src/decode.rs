@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use kit::browser::BROWSER_CATALOGUE;
 use measure::link::{DOWNLINK, UPLINK};
 use measure::units::{Ratio, TimeSpan};
 use measure::{Catalogue, LINK_CATALOGUE, SERVER_CATALOGUE, TESTER_CATALOGUE};
-use protocol::browser::BROWSER_CATALOGUE;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 

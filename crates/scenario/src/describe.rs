@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use kit::browser::{self, BROWSER_CATALOGUE};
 use load::{Shape, wanted};
 use measure::Time;
 use measure::human::plural;
 use measure::units::{Size, TimeSpan};
-use protocol::browser::{self, BROWSER_CATALOGUE};
-use protocol::registry::RunContext;
+use protocols::RunContext;
 use serde::Serialize;
 
 use crate::golden;

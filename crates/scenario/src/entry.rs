@@ -20,8 +20,8 @@ use crate::origin::{SourceKind, SourceText};
 use crate::section::{self, BoundedInteger, Deferred, Key};
 use crate::words::words;
 use crate::yaml;
+use kit::server_counters;
 use measure::nearest::suggest;
-use protocol::server_counters;
 
 pub use fill::{FilledEntry, PlaceholderValues};
 

@@ -1,6 +1,6 @@
 //! Golden browsers: real browsers that run together with the clients of a population.
 
-use protocol::browser::{self, Golden};
+use kit::browser::{self, Golden};
 
 use crate::error::Problem;
 use crate::model::{Population, Scenario};

@@ -2,7 +2,7 @@
 
 mod excerpt;
 
-use protocol::url::split_authority;
+use kit::url::split_authority;
 
 pub(crate) use excerpt::{mask_excerpt, mask_setting};
 

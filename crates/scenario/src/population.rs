@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use kit::url::UrlParts;
 use load::{Load, LoadSpec, Shape, Stage, StartKind};
 use measure::Time;
 use measure::units::{Frequency, TimeSpan};
-use protocol::registry::{self, ClientConfig, PROTOCOLS, Protocol, ProtocolKeys as _};
-use protocol::scheme_help;
-use protocol::url::UrlParts;
+use protocols::scheme_help;
+use protocols::{ClientConfig, PROTOCOLS, Protocol, ProtocolKeys as _};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
@@ -372,7 +372,7 @@ fn protocol(
             );
             return None;
         };
-        named = registry::find(text);
+        named = protocols::find(text);
         if named.is_none() {
             problems.push(
                 Problem::new(
@@ -391,7 +391,7 @@ fn protocol(
         if last.is_some_and(|last| std::ptr::eq(last, *node)) {
             continue;
         }
-        let found = registry::find_by_url(url);
+        let found = protocols::find_by_url(url);
         let problem = match (found, chosen) {
             (None, _) => Some(
                 Problem::new(

@@ -6,7 +6,7 @@
 //! query, an `Authorization` line. Others are known from the scenario; texts are searched for them
 //! as written.
 
-use protocol::url::percent_decode;
+use kit::url::percent_decode;
 use serde_json::Value;
 
 use crate::masking::{

@@ -1,7 +1,7 @@
 //! Keys of populations whose clients wait until another population publishes their stream.
 
 use measure::nearest::suggest;
-use protocol::registry::RunContext;
+use protocols::RunContext;
 
 use crate::error::Problem;
 use crate::model::Population;

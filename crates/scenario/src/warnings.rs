@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use kit::metrics::START_METRICS;
 use load::Shape;
 use measure::Time;
 use measure::units::TimeSpan;
-use protocol::metrics::START_METRICS;
 
 use crate::model::{Population, Scenario};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use load::{Shape, Stage};
 use measure::units::BitRate;
 use proptest::prelude::*;
-use protocol::registry::ProtocolKeys as _;
+use protocols::ProtocolKeys as _;
 use scenario::{
     Clips, Leave, OneLiner, OptionSetting, Overrides, Pick, Ready, Receive, Scenario, ServerStart,
     Tester, schema,
@@ -494,7 +494,7 @@ fn schema_accepts_every_key() {
 fn schema_names_the_wrong_key_of_a_population() {
     let schema = schema();
     let validator = jsonschema::validator_for(&schema).expect("it is a schema");
-    for protocol in protocol::registry::PROTOCOLS {
+    for protocol in protocols::PROTOCOLS {
         let url = format!("{}://h/a", protocol.schemes[0]);
         for population in [
             serde_json::json!({"urls": [url], "load": {"clients": 1}, "tranport": "tcp"}),

@@ -10,16 +10,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use protocol::registry::{FOLDERS, PROTOCOLS};
+use protocols::{CRATES, PROTOCOLS};
 
 /// The crates in their order of dependency: each may depend on earlier ones only.
-const ORDER: [&str; 14] = [
+const ORDER: [&str; 23] = [
     "measure",
     "capacity",
     "load",
     "mediagen",
     "link",
-    "protocol",
+    "session",
+    "kit",
+    "rtsp",
+    "rtmp",
+    "srt",
+    "http-ts",
+    "messages",
+    "webrtc",
+    "proof",
+    "protocols",
     "net",
     "runfile",
     "scenario",
@@ -30,13 +39,27 @@ const ORDER: [&str; 14] = [
     "streamgauge",
 ];
 
-/// Crates that do no I/O and read no clock.
-const PURE: [&str; 6] = [
-    "measure", "capacity", "load", "mediagen", "link", "protocol",
+/// Crates that hold one protocol each.
+const PROTOCOL_CRATES: [&str; 7] = [
+    "rtsp", "rtmp", "srt", "http-ts", "messages", "webrtc", "proof",
 ];
 
-/// Maximum length of a source file, in lines.
-const LONGEST_FILE: usize = 800;
+/// Crates that do no I/O and read no clock, apart from those of the protocols.
+const PURE: [&str; 8] = [
+    "measure",
+    "capacity",
+    "load",
+    "mediagen",
+    "link",
+    "session",
+    "kit",
+    "protocols",
+];
+
+/// All crates that do no I/O and read no clock.
+fn pure() -> impl Iterator<Item = &'static str> {
+    PURE.into_iter().chain(PROTOCOL_CRATES)
+}
 
 /// Maximum length of a line of a document, in characters.
 const LONGEST_LINE: usize = 100;
@@ -259,12 +282,13 @@ fn pure_crates_have_no_means_to_do_io() {
         "tokio",
         "windows-sys",
     ];
-    for name in PURE {
+    for name in pure() {
         let found = dependencies(name, None);
         for other in forbidden {
             // sha2 detects processor features through libc on some platforms. The DTLS handshake
             // generates elliptic-curve keys, which no seed can provide.
-            let excused = name == "protocol" && ["libc", "getrandom"].contains(&other);
+            let hashes = name == "kit" || name == "protocols" || PROTOCOL_CRATES.contains(&name);
+            let excused = hashes && ["libc", "getrandom"].contains(&other);
             assert!(
                 excused || !found.contains(other),
                 "{name} must not depend on {other}: `cargo tree -p {} -i {other}`",
@@ -293,7 +317,7 @@ fn pure_crates_open_nothing_and_read_no_clock() {
         "async",
         "await",
     ];
-    for name in PURE {
+    for name in pure() {
         for (path, text) in sources(name) {
             if is_test(&path) {
                 continue;
@@ -301,7 +325,7 @@ fn pure_crates_open_nothing_and_read_no_clock() {
             for (number, line) in code(&text) {
                 for word in forbidden {
                     // Libraries that count in the standard library's times need one to count from.
-                    let excused = word == "Instant" && path.ends_with("webrtc/clock.rs");
+                    let excused = word == "Instant" && path.ends_with("webrtc/src/clock.rs");
                     assert!(
                         excused || !has_word(line, word),
                         "{}:{number}: {word} in a crate that does no I/O",
@@ -343,8 +367,20 @@ fn only_the_crate_for_several_machines_has_an_async_runtime() {
     }
 }
 
-/// Places outside `protocol` where a protocol may be named: the start of the path, and why.
+/// Places outside the protocols' crates where a protocol may be named: the start of the path, and why.
 const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
+    (
+        "kit/src/browser/metrics.rs",
+        "browsers count by the metrics of the W3C's recommendation webrtc-stats",
+    ),
+    (
+        "kit/src/media/source.rs",
+        "an error names the only protocol that has a key of publishers",
+    ),
+    (
+        "kit/src/server_counters/janus_admin.rs",
+        "the server counts its peer connections under this name",
+    ),
     (
         "scenario/src/entry.rs",
         "an error shows how a list of protocols is written",
@@ -359,21 +395,19 @@ const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Names of protocols that are ordinary words as well. Only modules and values with these names are
-/// found.
+/// Names of protocols that are ordinary words as well. Only values with these names are found.
 const ORDINARY_WORDS: &[&str] = &["messages", "proof"];
 
 /// Returns the protocol that a line of code names. URLs do not count: they are examples in texts.
 fn named_in(line: &str) -> Option<String> {
-    for (protocol, folder) in PROTOCOLS.iter().zip(FOLDERS) {
-        let module = format!("protocol::{folder}");
-        let entry = format!("{}_PROTOCOL", folder.to_uppercase());
+    for (protocol, name) in PROTOCOLS.iter().zip(CRATES) {
+        let entry = format!("{}_PROTOCOL", name.to_uppercase());
         let value = format!("\"{}\"", protocol.name);
         let text = line.to_ascii_lowercase();
-        let mut names = vec![protocol.name, folder];
+        let mut names = vec![protocol.name, name];
         names.retain(|name| !ORDINARY_WORDS.contains(name));
         let as_word = |name: &&str| has_word(&text.replace(&format!("{name}://"), ""), name);
-        if has_word(line, &module) || has_word(line, &entry) || line.contains(&value) {
+        if has_word(line, &entry) || line.contains(&value) {
             return Some(protocol.name.to_owned());
         }
         if let Some(name) = names.iter().find(|name| as_word(name)) {
@@ -383,47 +417,20 @@ fn named_in(line: &str) -> Option<String> {
     None
 }
 
-/// Splits each `use protocol::{...}` of a file into lines of one import.
-fn unfolded_imports(text: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for (at, start) in text.match_indices("protocol::{") {
-        let inside = &text[at + start.len()..];
-        let mut depth = 0;
-        let mut name = String::new();
-        for letter in inside.chars() {
-            match letter {
-                '}' if depth == 0 => break,
-                '{' => depth += 1,
-                '}' => depth -= 1,
-                ',' if depth == 0 => {
-                    found.push(format!("protocol::{}", std::mem::take(&mut name).trim()))
-                }
-                _ if depth == 0 => name.push(letter),
-                _ => {}
-            }
-        }
-        found.push(format!("protocol::{}", name.trim()));
-    }
-    found
-}
-
 #[test]
-fn no_crate_but_protocol_knows_a_protocol_by_name() {
+fn no_crate_but_its_own_knows_a_protocol_by_name() {
     let crates = root().join("crates");
     let mut used = BTreeSet::new();
     let mut wrong = Vec::new();
-    for name in ORDER.iter().filter(|name| **name != "protocol") {
+    let is_other = |name: &&&str| **name != "protocols" && !PROTOCOL_CRATES.contains(name);
+    for name in ORDER.iter().filter(is_other) {
         for (path, text) in sources(name) {
             if is_test(&path) {
                 continue;
             }
             let inside = path.strip_prefix(&crates).expect("it is in a crate");
             let inside = inside.to_str().expect("names of files are ASCII");
-            let lines = code(&text).map(|(number, line)| (number, line.to_owned()));
-            let imports = unfolded_imports(&text).into_iter().map(|line| (0, line));
-            let named = lines
-                .chain(imports)
-                .filter_map(|(number, line)| Some((number, named_in(&line)?)));
+            let named = code(&text).filter_map(|(number, line)| Some((number, named_in(line)?)));
             for (number, protocol) in named {
                 let mut allowed = MAY_NAME_PROTOCOLS.iter();
                 match allowed.find(|(path, _)| inside.starts_with(path)) {
@@ -435,7 +442,7 @@ fn no_crate_but_protocol_knows_a_protocol_by_name() {
     }
     assert!(
         wrong.is_empty(),
-        "code of one protocol belongs into its folder in protocol, declared in its descriptor:\n{}",
+        "code of one protocol belongs into its crate, declared in its descriptor:\n{}",
         wrong.join("\n")
     );
     for (path, _) in MAY_NAME_PROTOCOLS {
@@ -444,28 +451,32 @@ fn no_crate_but_protocol_knows_a_protocol_by_name() {
 }
 
 #[test]
-fn the_session_contract_knows_no_protocol_and_no_media() {
-    let folder = root().join("crates/protocol/src");
-    let mut wrong = Vec::new();
-    for (path, text) in sources("protocol") {
-        let inside = path.strip_prefix(&folder).unwrap_or(&path);
-        if !inside.starts_with("session") && inside != Path::new("session.rs") {
-            continue;
+fn only_the_list_of_protocols_depends_on_them() {
+    for name in ORDER.iter().filter(|name| **name != "protocols") {
+        let direct = dependencies(name, Some(1));
+        for protocol in PROTOCOL_CRATES {
+            assert!(
+                !direct.contains(protocol),
+                "{name} must not depend on {protocol}"
+            );
         }
-        let code: String = without_tests(&text).lines().map(without_comment).collect();
-        let used = code.split("crate::").skip(1);
-        let known = ["seeds::", "session::", "tls::"];
-        let others = used.filter(|path| !known.iter().any(|known| path.starts_with(known)));
-        wrong.extend(others.map(|path| format!("{}: {path:.20}", inside.display())));
     }
-    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn protocols_do_not_depend_on_each_other() {
+    for name in PROTOCOL_CRATES {
+        let found = dependencies(name, None);
+        for other in PROTOCOL_CRATES.iter().chain(&["protocols"]) {
+            assert!(!found.contains(*other), "{name} must not depend on {other}");
+        }
+    }
 }
 
 #[test]
 fn protocols_are_found_by_their_names() {
     for line in [
-        "use protocol::messages::metrics as m;",
-        "use protocol::rtsp;",
+        "use rtsp::client::Client;",
         "let server = RTSP_PROTOCOL.server;",
         "if name == \"messages\" {",
         "command.arg(\"rtsp\");",
@@ -476,14 +487,10 @@ fn protocols_are_found_by_their_names() {
     for line in [
         "use crate::messages::Report;",
         "help(\"write `rtsp://127.0.0.1/a`\")",
-        "use protocol::remote_receiver::messages::Lines;",
+        "use kit::remote_receiver::messages::Lines;",
     ] {
         assert_eq!(named_in(line), None, "{line}");
     }
-    assert_eq!(
-        unfolded_imports("use protocol::{http1, messages::{a, b}, rtsp};"),
-        ["protocol::http1", "protocol::messages::", "protocol::rtsp"]
-    );
     assert_eq!(without_comment("a(\"b://c\"); // d"), "a(\"b://c\"); ");
 }
 
@@ -511,16 +518,6 @@ fn unsafe_code_is_in_net_alone() {
                     path.display()
                 );
             }
-        }
-    }
-}
-
-#[test]
-fn source_files_have_a_maximum_length() {
-    for name in ORDER {
-        for (path, text) in sources(name) {
-            let lines = text.lines().count();
-            assert!(lines <= LONGEST_FILE, "{}: {lines} lines", path.display());
         }
     }
 }

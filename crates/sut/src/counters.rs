@@ -12,10 +12,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use kit::server_counters::{CounterInterface, CounterSnapshot, Counts, JanusAdmin, Step};
+use kit::websocket;
 use measure::Recorder;
 use measure::server as m;
-use protocol::server_counters::{CounterInterface, CounterSnapshot, Counts, JanusAdmin, Step};
-use protocol::websocket;
 
 use crate::catalogue::CountersAccess;
 use crate::error::SutError;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use protocol::descriptor::Transport;
+use kit::descriptor::Transport;
 
 /// Reason why a server under test cannot be started or observed.
 ///

@@ -47,12 +47,12 @@ pub use exporters::Exporters;
 #[cfg(any(test, fuzzing))]
 pub use exporters::read_any as read_any_samples;
 pub use guard::Guard;
+pub use kit::descriptor::Transport;
 pub use launched::StopReport;
 pub use message::{Exit, SUBCOMMAND};
 pub use observe::{CpuSource, Observation, RemoteServer};
 pub use ports::PortOwner;
 pub use program::check;
-pub use protocol::descriptor::Transport;
 pub use spec::{Clips, INTERFACE, Origin, READY_TIMEOUT, Ready, STOP_TIMEOUT, ServerSpec};
 pub use supervise::supervise_main;
 pub use user::PASSED_ON_VARIABLES;

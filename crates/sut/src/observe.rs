@@ -10,9 +10,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use kit::descriptor::Transport;
 use measure::Recorder;
 use measure::server;
-use protocol::descriptor::Transport;
 
 use crate::HeldResources;
 use crate::allowance;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
 
-use protocol::descriptor::Transport;
+use kit::descriptor::Transport;
 
 use crate::proc;
 

@@ -4,8 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use protocol::descriptor::Transport;
-use protocol::registry;
+use kit::descriptor::Transport;
 
 use crate::error::SutError;
 use crate::launched::Launched;
@@ -147,7 +146,7 @@ fn is_ready(launched: &Launched, launch: &Launch, served: &mut usize) -> Result<
 
 /// Returns `true` if the server answers that it serves the URL.
 fn serves(address: SocketAddr, url: &str) -> bool {
-    let probe = registry::find_by_url(url).and_then(|protocol| protocol.probe.as_ref());
+    let probe = protocols::find_by_url(url).and_then(|protocol| protocol.probe.as_ref());
     let Some(probe) = probe else {
         return false;
     };

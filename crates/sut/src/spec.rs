@@ -10,7 +10,7 @@ use crate::error::SutError;
 use crate::exporters::Exporters;
 use crate::log::Matcher;
 use crate::user::User;
-use protocol::descriptor::Transport;
+use kit::descriptor::Transport;
 
 /// Default time limit for a server to become ready.
 pub const READY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -238,7 +238,7 @@ pub enum Ready {
         transport: Transport,
     },
     /// It owns the port of the address, and answers there that it serves each of these URLs: see
-    /// [`protocol::descriptor::Probe`].
+    /// [`kit::descriptor::Probe`].
     Served {
         /// TCP address to connect to.
         address: SocketAddr,

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{free_port, options, skip_without};
-use protocol::registry;
+
 use scenario::Requirement;
 use sut::{Clips, Origin, PortOwner, Progress, ServerSpec, Sut, SutError, Transport, catalogue};
 
@@ -291,7 +291,7 @@ fn every_installed_server_becomes_ready() {
         }
         let mut sut = Sut::start_with(&spec, Path::new(""), &options(), &|_| ())
             .unwrap_or_else(|error| panic!("{}: {error}", entry.name));
-        let spoken = registry::find(&entry.protocols[0]).expect("it is known");
+        let spoken = protocols::find(&entry.protocols[0]).expect("it is known");
         assert_eq!(
             sut.owns_port(port, spoken.transport),
             PortOwner::Ours,

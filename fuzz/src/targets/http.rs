@@ -1,7 +1,7 @@
 //! HTTP/1: responses, and the requests of a relay's clients.
 
-use protocol::http_ts::relay;
-use protocol::http1::{CloseState, Head, ResponseDecoder, ResponseError, ResponseItem};
+use http_ts::relay;
+use kit::http1::{CloseState, Head, ResponseDecoder, ResponseError, ResponseItem};
 
 use crate::input::Input;
 

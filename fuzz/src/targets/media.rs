@@ -4,17 +4,17 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kit::media::rtcp::{self, Packet};
+use kit::media::rtp::header::Header;
+use kit::media::rtp::{ReceiverConfig, RtpReceiver};
+use kit::media::source::{MediaSource, SourceConfig};
+use kit::media::ts::checker::{TsChecker, TsCheckerConfig};
 use measure::{Catalogue, Recorder, Time};
 use mediagen::h264;
 use mediagen::time_code::TimeCode;
 use mediagen::ts::looped_stream::LoopedStream;
-use protocol::media::rtcp::{self, Packet};
-use protocol::media::rtp::header::Header;
-use protocol::media::rtp::{ReceiverConfig, RtpReceiver};
-use protocol::media::source::{MediaSource, SourceConfig};
-use protocol::media::ts::checker::{TsChecker, TsCheckerConfig};
-use protocol::registry::PROTOCOLS;
-use protocol::session::{Arrival, ArrivalTimes};
+use protocols::PROTOCOLS;
+use session::{Arrival, ArrivalTimes};
 
 use crate::input::Input;
 

@@ -1,11 +1,11 @@
 //! Messages: framing, WebSocket with its handshake, and templates.
 
-use protocol::http1;
-use protocol::messages::framing::{
+use kit::http1;
+use kit::websocket::{ClientHandshake, ServerHandshake};
+use messages::framing::{
     Framing, LengthPrefix, Malformed, MessageReader, Order, ReadLimits, Received,
 };
-use protocol::messages::template::{PlaceholderValues, Template};
-use protocol::websocket::{ClientHandshake, ServerHandshake};
+use messages::template::{PlaceholderValues, Template};
 
 use crate::input::{Cuts, Input, text};
 

@@ -3,22 +3,20 @@
 use std::collections::VecDeque;
 
 use measure::{Recorder, Time};
-use protocol::registry::RTMP_PROTOCOL;
-use protocol::rtmp::client::Client;
-use protocol::rtmp::codec::Malformed;
-use protocol::rtmp::codec::amf0::{Value, read_all};
-use protocol::rtmp::codec::chunk::{
+use protocols::RTMP_PROTOCOL;
+use rtmp::client::Client;
+use rtmp::codec::Malformed;
+use rtmp::codec::amf0::{Value, read_all};
+use rtmp::codec::chunk::{
     ChunkReader, HEAD_BYTES_MAX, MEDIA_BYTES_MAX, MESSAGE_BYTES_MAX, ReadMessage,
 };
-use protocol::rtmp::codec::connection::parse_metadata;
-use protocol::rtmp::codec::handshake::{Handshake, HandshakeStep};
-use protocol::rtmp::codec::media::{MediaHeader, find_time_code};
-use protocol::rtmp::codec::message::{Command, MessageType, UserControlEvent};
-use protocol::rtmp::codec::write::MessageHeader;
-use protocol::rtmp::config::ClientConfig;
-use protocol::session::{
-    ChannelId, Context, Flows, Input as Event, Outbox, Output, Session, Sinks,
-};
+use rtmp::codec::connection::parse_metadata;
+use rtmp::codec::handshake::{Handshake, HandshakeStep};
+use rtmp::codec::media::{MediaHeader, find_time_code};
+use rtmp::codec::message::{Command, MessageType, UserControlEvent};
+use rtmp::codec::write::MessageHeader;
+use rtmp::config::ClientConfig;
+use session::{ChannelId, Context, Flows, Input as Event, Outbox, Output, Session, Sinks};
 
 use crate::input::{Cuts, Input};
 

@@ -1,18 +1,16 @@
 //! RTSP: the byte stream of a connection, header fields and session descriptions.
 
-use protocol::auth::{
+use kit::auth::{
     AcceptedScheme, Algorithm, Authenticator, ChallengeOutcome, Verifier, parse_challenges,
     parse_params,
 };
-use protocol::media::sdp::Description;
-use protocol::rtsp::codec::{
+use kit::media::sdp::Description;
+use rtsp::codec::{
     BUFFER_KEPT_MAX, Decoder, Headers, Item, MAX_BODY, MAX_HEAD, Request, Response,
-    SPLIT_FRAME_KEPT,
+    SPLIT_FRAME_KEPT, cseq,
 };
-use protocol::rtsp::headers::{
-    Range, RtpInfo, SessionHeader, Transport, parse_cseq, parse_methods,
-};
-use protocol::rtsp::url::Url;
+use rtsp::headers::{Range, RtpInfo, SessionHeader, Transport, parse_cseq, parse_methods};
+use rtsp::url::Url;
 
 use crate::input::{Input, text};
 
@@ -121,7 +119,7 @@ fn writable(headers: &Headers) -> Headers {
 }
 
 fn fields(headers: &Headers) {
-    let _ = headers.cseq();
+    let _ = cseq(headers);
     for (name, value) in headers.iter() {
         assert!(headers.get(name).is_some());
         field(value);

@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use measure::{Catalogue, Recorder, Time, Verdict, VerdictInput};
-use protocol::registry::PROTOCOLS;
-use protocol::remote_receiver::messages::{
+use kit::remote_receiver::messages::{
     ClientMessage, LINE_MAX, LineSplitter, ReceiverMessage, to_line,
 };
-use protocol::remote_receiver::{Receiver, Secret, Terms, proof};
-use protocol::session::{ChannelId, Context, Flows, Input as Event, Output, Session, Sinks};
+use kit::remote_receiver::{Receiver, Secret, Terms, proof};
+use measure::{Catalogue, Recorder, Time, Verdict, VerdictInput};
+use protocols::PROTOCOLS;
 use runfile::{
     ClientOutcome, ClientRow, EventRow, Header, Machine, Reader, RunFile, SubjectHeader, WindowRow,
 };
+use session::{ChannelId, Context, Flows, Input as Event, Output, Session, Sinks};
 
 use crate::input::{Input, text};
 
@@ -78,7 +78,7 @@ pub(super) fn apart_session(bytes: &[u8]) {
             sinks: &mut sinks,
             flows: &mut flows,
             out: &mut out,
-            outbox: &mut protocol::session::Outbox::default(),
+            outbox: &mut session::Outbox::default(),
         };
         session.handle(&mut cx, event);
         while let Some(output) = out.pop_front() {

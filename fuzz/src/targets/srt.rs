@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use measure::Time;
-use protocol::srt::arq::TsbpdConfig;
-use protocol::srt::arq::receiver::{Delivery, PacketStatus, Receiver, ReceiverConfig};
-use protocol::srt::arq::sender::{Bandwidth, Sender, SenderConfig};
-use protocol::srt::codec::packet::{
-    Control, HEADER, LossRange, Packet, destination_socket_id, is_data,
-};
-use protocol::srt::messages::{MessageOutcome, MessageTracker};
-use protocol::srt::seq::{SeqNumber, SocketClock};
+use srt::arq::TsbpdConfig;
+use srt::arq::receiver::{Delivery, PacketStatus, Receiver, ReceiverConfig};
+use srt::arq::sender::{Bandwidth, Sender, SenderConfig};
+use srt::codec::packet::{Control, HEADER, LossRange, Packet, destination_socket_id, is_data};
+use srt::messages::{MessageOutcome, MessageTracker};
+use srt::seq::{SeqNumber, SocketClock};
 
 use crate::input::Input;
 

@@ -4,17 +4,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use measure::Time;
-use protocol::srt::codec::handshake::{
+use srt::codec::handshake::{
     Extension, Handshake, HandshakeType, Rejection, write_extension, write_text,
 };
-use protocol::srt::codec::packet::{Control, ControlHeader, HEADER};
-use protocol::srt::codec::stream_id::AccessControl;
-use protocol::srt::crypto::Secret;
-use protocol::srt::crypto::key_material::KeyMaterial;
-use protocol::srt::handshake::{
+use srt::codec::packet::{Control, ControlHeader, HEADER};
+use srt::codec::stream_id::AccessControl;
+use srt::crypto::Secret;
+use srt::crypto::key_material::KeyMaterial;
+use srt::handshake::{
     Caller, HandshakeSettings, Listener, ListenerConfig, ListenerResult, Rendezvous,
 };
-use protocol::srt::seq::{SeqNumber, SocketClock};
+use srt::seq::{SeqNumber, SocketClock};
 
 use crate::input::Input;
 

@@ -5,15 +5,15 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use measure::{Recorder, Time};
-use protocol::registry::SRT_PROTOCOL;
-use protocol::session::{
+use protocols::SRT_PROTOCOL;
+use session::{
     ChannelId, Context, Datagram, Flows, Input as Event, Outbox, Output, Route, Session, Sinks,
 };
-use protocol::srt::client::Client;
-use protocol::srt::config::ClientConfig;
-use protocol::srt::handshake::{HandshakeSettings, Listener, ListenerConfig, ListenerResult};
-use protocol::srt::seq::{SeqNumber, SocketClock};
-use protocol::srt::server::{Server, ServerConfig};
+use srt::client::Client;
+use srt::config::ClientConfig;
+use srt::handshake::{HandshakeSettings, Listener, ListenerConfig, ListenerResult};
+use srt::seq::{SeqNumber, SocketClock};
+use srt::server::{Server, ServerConfig};
 
 use crate::input::Input;
 

@@ -4,11 +4,11 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use kit::http1;
+use kit::source::Destination as SourceTarget;
 use measure::Threshold;
 use measure::units::{BitRate, Frequency, Ratio, Size, TimeSpan, parse_quantity};
-use protocol::registry::PROTOCOLS;
-use protocol::source::Destination as SourceTarget;
-use protocol::{http1, messages, rtsp};
+use protocols::PROTOCOLS;
 use scenario::{Overrides, Plan, ServerEntry};
 
 use crate::input::text;

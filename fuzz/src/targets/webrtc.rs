@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use measure::Time;
-use protocol::webrtc::certificate::Certificate;
-use protocol::webrtc::extension;
-use protocol::webrtc::feedback::{Arrivals, Message, NackTracker, messages};
-use protocol::webrtc::peer::{Peer, PeerConfig, PeerState, Received};
-use protocol::webrtc::sdp::{AnswerConfig, Candidate, SdpFragment, SdpReason, SessionDescription};
-use protocol::webrtc::srtp::{SrtpError, SrtpKeys, SrtpProfile};
+use webrtc::certificate::Certificate;
+use webrtc::extension;
+use webrtc::feedback::{Arrivals, Message, NackTracker, messages};
+use webrtc::peer::{Peer, PeerConfig, PeerState, Received};
+use webrtc::sdp::{AnswerConfig, Candidate, SdpFragment, SdpReason, SessionDescription};
+use webrtc::srtp::{SrtpError, SrtpKeys, SrtpProfile};
 
 use crate::input::Input;
 

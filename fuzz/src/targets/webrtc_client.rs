@@ -4,16 +4,16 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use kit::websocket::{self, ServerHandshake};
 use measure::{Recorder, Time};
-use protocol::registry::WEBRTC_PROTOCOL;
-use protocol::session::{
+use protocols::WEBRTC_PROTOCOL;
+use session::{
     ChannelError, ChannelId, CloseReason, Context, Flows, Input as Event, Open, Outbox, Output,
     Session, Sinks,
 };
-use protocol::webrtc::certificate::Certificate;
-use protocol::webrtc::client::Client;
-use protocol::webrtc::config::ClientConfig;
-use protocol::websocket::{self, ServerHandshake};
+use webrtc::certificate::Certificate;
+use webrtc::client::Client;
+use webrtc::config::ClientConfig;
 
 use crate::input::Input;
 

@@ -4,20 +4,20 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use kit::websocket::{self, ClientHandshake, Limits, Reassembler, Received};
 use measure::{Catalogue, Recorder, Time};
-use protocol::session::{
+use serde_json::{Value, json};
+use session::{
     ChannelId, CloseReason, Context, Datagram, Endpoint, Flows, Input as Event, Outbox, Output,
     Route, Session, Sinks,
 };
-use protocol::webrtc::certificate::Certificate;
-use protocol::webrtc::peer::{Peer, PeerConfig, PeerState};
-use protocol::webrtc::sdp::{
+use webrtc::certificate::Certificate;
+use webrtc::peer::{Peer, PeerConfig, PeerState};
+use webrtc::sdp::{
     AnswerConfig, Direction, FeedbackTypes, MediaKind, OfferConfig, OfferedMedia,
     SessionDescription, known,
 };
-use protocol::webrtc::server::{Server, ServerConfig};
-use protocol::websocket::{self, ClientHandshake, Limits, Reassembler, Received};
-use serde_json::{Value, json};
+use webrtc::server::{Server, ServerConfig};
 
 use crate::input::{Input, text};
 

@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use measure::{Recorder, Time};
-use protocol::session::{
+use session::{
     ChannelId, Context, Datagram, Endpoint, Flows, Input as Event, Outbox, Output, Route, Sinks,
 };
-use protocol::webrtc::sdp::SessionDescription;
-use protocol::webrtc::server::{Server, ServerConfig};
+use webrtc::sdp::SessionDescription;
+use webrtc::server::{Server, ServerConfig};
 
 use crate::input::Input;
 

@@ -4,9 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use measure::Time;
-use protocol::webrtc::turn::{
-    Allocation, FrameSplitter, TurnEvent, TurnReceived, TurnSettings, TurnUrl,
-};
+use webrtc::turn::{Allocation, FrameSplitter, TurnEvent, TurnReceived, TurnSettings, TurnUrl};
 
 use crate::input::Input;
 

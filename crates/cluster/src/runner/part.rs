@@ -11,11 +11,11 @@ use engine::{
     Dealing, EngineError, Options, Runner, RunnerCommand, RunnerOrder, RunnerPlan, RunnerRecord,
     RunnerReport,
 };
+use kit::metrics::ACTIVE;
+use kit::url::UrlParts;
 use measure::Time;
 use net::Clock;
 use net::clock::monotonic_nanos;
-use protocol::metrics::ACTIVE;
-use protocol::url::UrlParts;
 use runfile::EventRow;
 use scenario::Scenario;
 use tokio::io::AsyncReadExt;

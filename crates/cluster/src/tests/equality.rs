@@ -11,12 +11,12 @@ use std::time::Duration;
 use engine::{
     Dealing, MergedWindow, RunnerFigures, RunnerReport, TesterPart, WindowMerger, client_identity,
 };
+use kit::reference::Flags;
 use measure::{Catalogue, Time, Window, tester};
-use protocol::reference::Flags;
-use protocol::registry::{Clients, PROTOCOLS, PopulationPlan, Protocol, RunContext};
-use protocol::session::{ChannelId, Context, Input, Outcome, Output, Port, Session};
-use protocol::testing::{Pair, PairSettings, SessionNumber, Side};
+use protocols::{Clients, PROTOCOLS, PopulationPlan, Protocol, RunContext};
 use scenario::{Overrides, Pick, Scenario};
+use session::testing::{Pair, PairSettings, SessionNumber, Side};
+use session::{ChannelId, Context, Input, Outcome, Output, Port, Session};
 
 use crate::reports::{Decoder, Encoder};
 

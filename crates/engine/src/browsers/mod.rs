@@ -6,11 +6,9 @@ mod page_server;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use kit::browser::{self, BROWSER_CATALOGUE, Figures, PageCommand, PageState, PageTotals, metrics};
+use kit::metrics::{ACTIVE, FAILED, PLAYING, STARTED, STOPPED};
 use measure::{Recorder, Window};
-use protocol::browser::{
-    self, BROWSER_CATALOGUE, Figures, PageCommand, PageState, PageTotals, metrics,
-};
-use protocol::metrics::{ACTIVE, FAILED, PLAYING, STARTED, STOPPED};
 use scenario::Scenario;
 use sut::{Browser, BrowserProcess};
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use protocol::browser::{Figures, PageCommand, PageState};
+use kit::browser::{Figures, PageCommand, PageState};
 
 /// Interval between checks of the stop flag.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);

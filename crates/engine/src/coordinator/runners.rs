@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use kit::metrics::{ACTIVE, PLAYING};
 use measure::metric::GaugeId;
 use measure::tester::{CPU, LAG, RunnerState, RunnerSummary, TESTER_CATALOGUE, WorkerFigures};
 use measure::{Catalogue, Health, Time, Totals, Window};
-use protocol::metrics::{ACTIVE, PLAYING};
 use scenario::Scenario;
 
 use super::Coordinator;
@@ -214,7 +214,7 @@ impl Coordinator<'_> {
 #[cfg(test)]
 mod tests {
     use measure::Recorder;
-    use protocol::registry::PROTOCOLS;
+    use protocols::PROTOCOLS;
 
     use super::*;
 

@@ -14,10 +14,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use kit::remote_receiver::messages::{LINE_MAX, ReceiverMessage, VERSION};
+use kit::remote_receiver::{PROOF_TIMEOUT, Terms};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use protocol::remote_receiver::messages::{LINE_MAX, ReceiverMessage, VERSION};
-use protocol::remote_receiver::{PROOF_TIMEOUT, Terms};
 
 use crate::remote_worker::{
     LineConnection, READ_TIMEOUT, ReceptionOrder, RunMessage, SILENCE_TIMEOUT, WorkerMessage,
@@ -305,7 +305,7 @@ impl PendingConnection {
 mod tests {
     use std::net::SocketAddr;
 
-    use protocol::remote_receiver::{Secret, proof};
+    use kit::remote_receiver::{Secret, proof};
 
     use super::*;
 

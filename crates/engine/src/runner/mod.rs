@@ -11,7 +11,7 @@ use std::time::Duration;
 use crossbeam_channel::RecvTimeoutError;
 use measure::{Catalogue, Time};
 use net::Clock;
-use protocol::registry::RunContext;
+use protocols::RunContext;
 use runfile::EventRow;
 use scenario::{Scenario, Secrets};
 

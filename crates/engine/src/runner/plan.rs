@@ -5,7 +5,7 @@ use std::sync::Arc;
 use load::Share;
 use measure::Time;
 use net::PortRange;
-use protocol::registry::RunContext;
+use protocols::RunContext;
 use scenario::{Population, Priority, Scenario};
 
 use crate::clients::{client_factory, surroundings, tls};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use net::ring::RingSettings;
 use net::{PortRange, Waker};
-use protocol::session::Session;
+use session::Session;
 
 use super::datagrams::EndpointPlan;
 use super::ids::RunnerPlace;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use measure::{Time, tester};
 use mio::net::UdpSocket;
 use net::batch::{Address, GsoSender, ReceiveBatch, ReceivedDatagram as Received};
-use protocol::session::{
+use session::{
     ChannelId, Datagram, Endpoint, PeerId, ReadTiming, Route, Session, SocketMedia, Transmit,
 };
 use slab::Slab;

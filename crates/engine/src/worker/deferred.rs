@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use measure::{ArrivalRun, Time};
-use protocol::session::{ChannelId, CloseReason, Port};
+use session::{ChannelId, CloseReason, Port};
 
 use super::ids::SessionKey;
 

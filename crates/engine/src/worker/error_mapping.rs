@@ -3,7 +3,7 @@
 use std::io;
 
 use net::tls::Reason;
-use protocol::session::{ChannelError, TlsError};
+use session::{ChannelError, TlsError};
 
 /// Returns the channel error for an error of the operating system.
 pub(super) fn channel_error(error: &io::Error) -> ChannelError {

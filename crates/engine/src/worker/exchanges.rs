@@ -12,15 +12,13 @@ use std::io;
 use std::net::Shutdown;
 use std::time::Duration;
 
+use kit::metrics as clients;
 use measure::{Recorder, Time, tester};
 use net::timed_read::TimedRead;
-use protocol::metrics as clients;
-use protocol::seeds::derive_seed;
-use protocol::session::exchange::{
-    BACKLOG_MAX, Exchange, ExchangeContext, ExchangeEnd, NextStep, Plan,
-};
-use protocol::session::schedule::{Schedule, Step};
-use protocol::session::{ChannelId, CloseReason};
+use session::exchange::{BACKLOG_MAX, Exchange, ExchangeContext, ExchangeEnd, NextStep, Plan};
+use session::schedule::{Schedule, Step};
+use session::seeds::derive_seed;
+use session::{ChannelId, CloseReason};
 use slab::Slab;
 
 use super::connections::{Connections, State, Stream};

@@ -14,7 +14,7 @@ use std::time::Duration;
 use measure::{Time, Window, tester};
 use net::batch::Address;
 use net::{Clock, Waker};
-use protocol::session::{FlowId, FlowPacket, Flows, Handover, Tag};
+use session::{FlowId, FlowPacket, Flows, Handover, Tag};
 use slab::Slab;
 
 use super::connections::Connections;
@@ -436,7 +436,7 @@ pub(super) struct SendResult {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use protocol::session::{Flow, PacketHeader};
+    use session::{Flow, PacketHeader};
 
     use super::*;
 

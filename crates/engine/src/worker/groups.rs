@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use kit::media::rtcp;
 use measure::{Time, tester};
 use mio::net::UdpSocket;
 use net::batch::{ReceiveBatch, ReceivedDatagram};
-use protocol::media::rtcp;
-use protocol::session::{Arrival, ChannelError, ChannelId, Interface, Open, Port, SinkId};
+use session::{Arrival, ChannelError, ChannelId, Interface, Open, Port, SinkId};
 use slab::Slab;
 
 use super::batched_reads::{FAST, FAST_BYTES, INTERVAL, RECEIVE_BUFFER_MIN};

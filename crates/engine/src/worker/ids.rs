@@ -1,7 +1,7 @@
 //! Identifiers by which the parts of a worker refer to each other's objects.
 
 use mio::Token;
-use protocol::session::ChannelId;
+use session::ChannelId;
 
 /// Channel of an accepted connection, or of a peer accepted by an endpoint.
 pub(super) const ACCEPTED: ChannelId = ChannelId(0);

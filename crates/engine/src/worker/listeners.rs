@@ -4,7 +4,7 @@ use std::io;
 
 use mio::net::{TcpListener, TcpStream};
 use net::tls::TlsLayer;
-use protocol::session::Session;
+use session::Session;
 
 use super::config::{Accept, ListenerPlan};
 use super::ids::SocketId;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use measure::tester;
-use protocol::session::{Arrival, MediaEvent, SinkId, Sinks};
+use session::{Arrival, MediaEvent, SinkId, Sinks};
 
 use super::ids::SessionKey;
 use super::pending_inputs::Pending;

@@ -10,7 +10,7 @@
 //! file contains the loop, the order of work in an iteration ([`Worker::run`]), and the call of a
 //! session ([`Worker::deliver`]).
 //!
-//! [`Session`]: protocol::session::Session
+//! [`Session`]: session::Session
 
 mod batched_reads;
 mod config;
@@ -50,7 +50,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use measure::{Time, tester};
 use net::Clock;
-use protocol::session::{Context, Flows, Input, MediaEvent, Output, Sinks};
+use session::{Context, Flows, Input, MediaEvent, Output, Sinks};
 
 use crate::messages::{Command, WorkerReport};
 use crate::target_filter::TargetFilter;

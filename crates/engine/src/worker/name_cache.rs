@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-use protocol::session::{ChannelId, ReadTiming, SocketMedia};
+use session::{ChannelId, ReadTiming, SocketMedia};
 
 use super::ids::SessionKey;
 use super::links::Mailbox;

@@ -1,6 +1,6 @@
 //! The thread that sends a worker's datagram flows, each packet when it is due.
 //!
-//! A flow is lent to the pacer ([`Flows::lend`](protocol::session::Flows::lend)) when it starts,
+//! A flow is lent to the pacer ([`Flows::lend`](session::Flows::lend)) when it starts,
 //! and taken back when it stops. All shared state is behind one lock. The pacer holds the lock
 //! while it sends a batch, and releases it only when no packet is in flight. The holder of the lock
 //! therefore sees exact counts, and a flow that was taken back has no packet under way. The worker
@@ -23,7 +23,7 @@ use measure::{Recorder, Time, Window, tester};
 use net::batch::{Address, SEND_COUNT};
 use net::thread::CpuClock;
 use net::{Clock, SendBatch, Waker};
-use protocol::session::{ChannelId, Flow, FlowId, Handover, LentFlow, Tag};
+use session::{ChannelId, Flow, FlowId, Handover, LentFlow, Tag};
 use slab::Slab;
 
 use super::ids::{Lease, SessionKey};

@@ -11,7 +11,7 @@ use net::batch::{ReceiveBatch, ReceivedDatagram};
 use net::options::DropRule;
 use net::ports::Pair;
 use net::{Clock, PortRange};
-use protocol::session::{Arrival, ChannelError, ChannelId, Interface, MediaFilter, Port, SinkId};
+use session::{Arrival, ChannelError, ChannelId, Interface, MediaFilter, Port, SinkId};
 use slab::Slab;
 
 use super::batched_reads::{

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use protocol::session::{
+use session::{
     ChannelError, ChannelId, CloseReason, ExchangeEnded, FlowId, Input, MediaEvent, Outbox, Output,
     SinkId,
 };

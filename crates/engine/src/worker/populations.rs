@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kit::metrics as clients;
 use load::{Action, Share};
 use measure::{Catalogue, Recorder, Time, Window, health, tester};
-use protocol::metrics as clients;
-use protocol::registry::ClientIdentity;
-use protocol::session::{Failure, Outcome, Session};
+use protocols::ClientIdentity;
 use scenario::{Leave, Pick};
+use session::{Failure, Outcome, Session};
 
 use super::ids::{ClientIds, SessionKey};
 use super::sessions::Client;
@@ -77,8 +77,8 @@ pub fn client_identity(seed: u64, population: usize, slot: u64, generation: u32)
     let population = population as u64;
     let own = [seed, population, slot, u64::from(generation)];
     ClientIdentity {
-        seed: protocol::seeds::derive_seed(&own),
-        shared_seed: protocol::seeds::derive_seed(&own[..2]),
+        seed: session::seeds::derive_seed(&own),
+        shared_seed: session::seeds::derive_seed(&own[..2]),
         index: slot,
     }
 }
@@ -280,7 +280,7 @@ impl Populations {
         let population = &mut self.each[index];
         let plan = population.plan.as_ref()?;
         let place = match plan.pick {
-            Pick::Random => protocol::seeds::derive_seed(&[identity.seed, 1]),
+            Pick::Random => session::seeds::derive_seed(&[identity.seed, 1]),
             Pick::InTurn => slot + u64::from(generation),
             Pick::Own => slot,
         };
@@ -356,7 +356,7 @@ impl Populations {
         }
         if let Some(service) = client.service {
             let failed = matches!(outcome, Outcome::Failed(_) | Outcome::EndedByServer { .. });
-            protocol::viewer::count(service, failed, &mut population.recorder);
+            kit::viewer::count(service, failed, &mut population.recorder);
         }
         population.active.fall();
         if client.first_media.is_some() {
@@ -391,9 +391,9 @@ impl Populations {
 mod tests {
     use std::time::Duration;
 
+    use kit::viewer::{self, Delivery, ServedWell, Viewing};
     use load::{Load, Shape};
-    use protocol::registry::RTSP_PROTOCOL;
-    use protocol::viewer::{self, Delivery, ServedWell, Viewing};
+    use protocols::RTSP_PROTOCOL;
 
     use super::super::ids::RunnerPlace;
     use super::*;

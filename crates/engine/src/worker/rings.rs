@@ -9,11 +9,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use kit::metrics as clients;
 use measure::{Time, tester};
 use net::prefetch;
 use net::ring::{CapturedDatagram, Family, PacketHandler, PacketRing, RingPacket, RingSettings};
-use protocol::metrics as clients;
-use protocol::session::{Arrival, MediaFilter, SinkId};
+use session::{Arrival, MediaFilter, SinkId};
 
 use super::config::RingPlan;
 use super::connections::SegmentTimes;
@@ -35,7 +35,7 @@ const BLOCKS_A_TURN: usize = 16;
 /// Mb/s each (2 cores of a busy virtual machine, Linux 6.18).
 ///
 /// Sessions receive media events up to 100 ms later, with the kernel's arrival times. If feedback
-/// may be due ([`protocol::session::CaptureNeeds::delay_max`]), packets are not gathered: each
+/// may be due ([`session::CaptureNeeds::delay_max`]), packets are not gathered: each
 /// block wakes the loop.
 const GATHER: Duration = Duration::from_millis(100);
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use measure::Time;
-use protocol::session::{ChannelId, FlowId, PeerId, Service, Session, StreamRow};
+use session::{ChannelId, FlowId, PeerId, Service, Session, StreamRow};
 use slab::Slab;
 
 use super::ids::{FlowSender, SessionKey};
@@ -299,7 +299,7 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
-    use protocol::session::{Context, Input};
+    use session::{Context, Input};
 
     use super::*;
 

@@ -5,21 +5,21 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use kit::media::rtp::flow::{Clip, Faults, FlowSettings, Pacing};
+use kit::media::rtp::receiver::ReceiverConfig;
+use kit::media::rtp::{RtpFlow, RtpReceiver};
+use kit::metrics as clients;
 use load::{Load, Shape, Share};
 use measure::metric::CounterId;
 use measure::{Recorder, Time, Window, tester};
 use net::ring::RingSettings;
 use net::{Clock, PortRange, ReceiveBatch};
-use protocol::media::rtp::flow::{Clip, Faults, FlowSettings, Pacing};
-use protocol::media::rtp::receiver::ReceiverConfig;
-use protocol::media::rtp::{RtpFlow, RtpReceiver};
-use protocol::metrics as clients;
-use protocol::registry::RTSP_PROTOCOL;
-use protocol::session::{
+use protocols::RTSP_PROTOCOL;
+use scenario::{Leave, Pick};
+use session::{
     ChannelError, ChannelId, CloseReason, Context, Failure, FlowId, Input, Open, Outcome, Output,
     Port, ReadTiming, Session,
 };
-use scenario::{Leave, Pick};
 
 mod conformance;
 mod datagrams;
@@ -81,7 +81,7 @@ fn tcp(to: SocketAddr, timeout: Duration) -> Output {
     }
 }
 
-fn pair(sink: Option<protocol::session::SinkId>, shared: bool) -> Output {
+fn pair(sink: Option<session::SinkId>, shared: bool) -> Output {
     Output::Open {
         channel: CHANNEL,
         open: Open::UdpPair {

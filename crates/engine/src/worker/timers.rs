@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use measure::Time;
-use protocol::session::ChannelId;
+use session::ChannelId;
 
 use super::ids::SessionKey;
 

@@ -1,13 +1,13 @@
 use std::path::Path;
 
+use kit::media::rtp::metrics as rtp;
+use kit::metrics as clients;
 use measure::{
     Catalogue, LINK_CATALOGUE, Recorder, SERVER_CATALOGUE, Statistic, TESTER_CATALOGUE, Time,
     server, tester,
 };
-use protocol::media::rtp::metrics as rtp;
-use protocol::metrics as clients;
-use protocol::registry::PROTOCOLS;
-use protocol::rtsp::metrics as rtsp;
+use protocols::PROTOCOLS;
+use rtsp::metrics as rtsp;
 use runfile::{Header, Machine, Reader, RunFile, SubjectHeader, WindowRow};
 use serde_json::json;
 
@@ -21,7 +21,7 @@ fn catalogue_of(kind: &str) -> Option<Catalogue> {
         "server" => Some(SERVER_CATALOGUE),
         "tester" => Some(TESTER_CATALOGUE),
         "uplink" | "downlink" => Some(LINK_CATALOGUE),
-        name => protocol::registry::find(name).map(|protocol| protocol.catalogue),
+        name => protocols::find(name).map(|protocol| protocol.catalogue),
     }
 }
 

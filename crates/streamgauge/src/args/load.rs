@@ -3,7 +3,7 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use measure::units::{BitRate, TimeSpan};
-use protocol::registry::PROTOCOLS;
+use protocols::PROTOCOLS;
 use scenario::OptionSetting;
 
 use super::protocol_options::ProtocolOptions;

@@ -1,9 +1,9 @@
 //! Options of `load` that only some protocols have: each protocol declares its own.
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use protocol::options::ClientOption;
-use protocol::reference::unescape;
-use protocol::registry::PROTOCOLS;
+use kit::options::ClientOption;
+use kit::reference::unescape;
+use protocols::PROTOCOLS;
 use scenario::OptionSetting;
 
 /// Protocol options given on the command line, with their values.

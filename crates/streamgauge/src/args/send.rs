@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use kit::remote_receiver::ReceiverPorts;
 use measure::units::{BitRate, TimeSpan};
-use protocol::remote_receiver::ReceiverPorts;
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {

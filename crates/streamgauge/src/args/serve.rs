@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand};
-use protocol::reference::{Flag, FlagValue, Flags, Occurrence, ReferenceServer, Section};
-use protocol::registry::{self, PROTOCOLS};
+use kit::reference::{Flag, FlagValue, Flags, Occurrence, ReferenceServer, Section};
+use protocols::PROTOCOLS;
 
 use super::help;
 
@@ -38,7 +38,7 @@ impl Subcommand for Serve {
     }
 
     fn has_subcommand(name: &str) -> bool {
-        registry::find(name).is_some_and(|protocol| protocol.server.is_some())
+        protocols::find(name).is_some_and(|protocol| protocol.server.is_some())
     }
 }
 
@@ -46,7 +46,7 @@ impl FromArgMatches for Serve {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Serve, clap::Error> {
         let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
         let (name, matches) = matches.subcommand().ok_or_else(missing)?;
-        let server = registry::find(name).and_then(|protocol| protocol.server);
+        let server = protocols::find(name).and_then(|protocol| protocol.server);
         let server = server.ok_or_else(missing)?;
         let (mut flags, mut files) = (Flags::default(), BTreeMap::new());
         for &Flag {

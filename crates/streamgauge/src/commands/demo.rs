@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::time::Duration;
 
+use kit::descriptor;
+use kit::reference::Flags;
 use measure::units::TimeSpan;
-use protocol::descriptor;
-use protocol::reference::Flags;
-use protocol::registry::{PROTOCOLS, Protocol};
+use protocols::{PROTOCOLS, Protocol};
 use scenario::{OneLiner, Ready, Scenario, Server, ServerStart};
 
 use crate::args;

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
+use kit::browser::BROWSER_CATALOGUE;
 use measure::metric::MetricSource;
 use measure::{Catalogue, LINK_CATALOGUE, Metric, SERVER_CATALOGUE, TESTER_CATALOGUE};
-use protocol::browser::BROWSER_CATALOGUE;
-use protocol::registry::PROTOCOLS;
+use protocols::PROTOCOLS;
 use serde_json::{Value, json};
 
 use crate::args;

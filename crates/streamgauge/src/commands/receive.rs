@@ -3,7 +3,7 @@
 use std::fs;
 
 use engine::{Control, ReceiveOptions, ReceiveProgress};
-use protocol::remote_receiver::Secret;
+use kit::remote_receiver::Secret;
 use report::human::plural;
 
 use crate::args;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Pacing, SendFinished, SendOptions, SendProgress};
+use kit::reference::interface;
+use kit::source::{Destination, GROUPS_MAX};
 use mediagen::ts::looped_stream::{DATAGRAM_BITS, LoopedStream};
-use protocol::reference::interface;
-use protocol::source::{Destination, GROUPS_MAX};
 use report::human::{count, plural, seconds};
 
 use super::long_running::{LongRunning, STOP_TIMEOUT};
@@ -142,7 +142,7 @@ fn result(finished: &SendFinished) -> Vec<String> {
     let SendFinished { streams, pacing } = finished;
     let sent: u64 = streams.iter().map(|stream| stream.sent).sum();
     // The last datagram occupies its interval as well.
-    let rate = |stream: &protocol::media::ts::flow::SentStream| {
+    let rate = |stream: &kit::media::ts::flow::SentStream| {
         let (from, to) = stream.from_to_nanos?;
         let each = DATAGRAM_BITS as f64 / stream.bits_per_second as f64;
         let seconds = to.saturating_sub(from) as f64 / 1e9 + each;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use engine::ServeOptions;
-use protocol::reference::common;
+use kit::reference::common;
 
 use super::long_running::{LongRunning, STOP_TIMEOUT};
 use crate::args::Serve;

@@ -8,13 +8,11 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Instant;
 
+use kit::auth::basic;
+use kit::http1::{ResponseDecoder, ResponseItem, Url, Version, is_token, is_value, write_request};
+use kit::url::percent_decode;
 use measure::{ArrivalRun, Time};
 use net::tls::{Client, TlsLayer, Trust};
-use protocol::auth::basic;
-use protocol::http1::{
-    ResponseDecoder, ResponseItem, Url, Version, is_token, is_value, write_request,
-};
-use protocol::url::percent_decode;
 use report::io_reason;
 use report::otlp::{CONTENT_TYPE, CollectorResponse, PATH, parse_response};
 use scenario::mask_text;

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use protocol::srt::codec::handshake::Handshake;
-use protocol::srt::codec::packet::{Control, Packet};
+use srt::codec::handshake::Handshake;
+use srt::codec::packet::{Control, Packet};
 
 use crate::srt::{free_port, serve, sockets, wait_for_port, write};
 use crate::support::{

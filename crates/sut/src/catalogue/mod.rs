@@ -10,9 +10,9 @@ pub(crate) mod server_files;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use protocol::descriptor::Transport;
-use protocol::registry;
-use protocol::server_counters::CounterInterface;
+use kit::descriptor::Transport;
+use kit::server_counters::CounterInterface;
+
 use scenario::{EntryReady, Group, PlaceholderValues, Requirement, ScenarioError, ServerEntry};
 use tempfile::TempDir;
 
@@ -312,7 +312,7 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<BuiltLaunch, Su
 
 /// Returns the transport of the port: that of the first protocol.
 fn transport(protocols: &[String]) -> Transport {
-    let first = protocols.first().and_then(|name| registry::find(name));
+    let first = protocols.first().and_then(|name| protocols::find(name));
     first.map_or(Transport::Tcp, |protocol| protocol.transport)
 }
 

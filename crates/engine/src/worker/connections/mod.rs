@@ -18,7 +18,7 @@ use std::time::Duration;
 use measure::{ArrivalRun, Time};
 use mio::net::TcpStream;
 use net::tls::{Fault, TlsLayer};
-use protocol::session::{ChannelError, ChannelId, CloseReason, TlsError};
+use session::{ChannelError, ChannelId, CloseReason, TlsError};
 use slab::Slab;
 
 use super::ids::{ACCEPTED, SessionKey, SocketId};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use measure::Time;
-use protocol::session::ChannelId;
+use session::ChannelId;
 
 use super::super::ids::{SessionKey, SocketId};
 use super::super::runtime::Runtime;

@@ -4,7 +4,7 @@ use std::io;
 
 use measure::{ArrivalRun, Time};
 use net::timed_read::TimedRead;
-use protocol::session::ChannelId;
+use session::ChannelId;
 
 use super::super::ids::{SessionKey, SocketId};
 use super::super::runtime::Runtime;

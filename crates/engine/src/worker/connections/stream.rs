@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use measure::{ArrivalRun, Time};
 use mio::net::TcpStream;
 use net::tls::{Fault, OpenStatus, TlsLayer};
-use protocol::session::{AckDelay, ChannelId};
+use session::{AckDelay, ChannelId};
 
 use super::super::ids::{ACCEPTED, SessionKey};
 use super::segment_times::WatchedConnection;
@@ -19,7 +19,7 @@ pub(crate) const SEND_QUEUE_BYTES: usize = 256 * 1024;
 
 /// Additional room of the send queue for control messages, so that a stream that is ahead of its
 /// receiver does not close the channel. A connection that exceeds this as well is closed
-/// ([`CloseReason::SendQueueFull`](protocol::session::CloseReason::SendQueueFull)).
+/// ([`CloseReason::SendQueueFull`](session::CloseReason::SendQueueFull)).
 pub(crate) const CONTROL_ROOM_BYTES: usize = 64 * 1024;
 
 /// Maximum number of unsent bytes in the kernel, for a connection whose flow is notified when its

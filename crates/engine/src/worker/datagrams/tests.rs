@@ -3,7 +3,7 @@ use std::net::Ipv4Addr;
 use std::time::Instant;
 
 use measure::Recorder;
-use protocol::session::{Context, Flows, Outbox, Output, Sinks};
+use session::{Context, Flows, Outbox, Output, Sinks};
 
 use super::*;
 

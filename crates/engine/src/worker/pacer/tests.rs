@@ -6,12 +6,12 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 
+use kit::media::rtp::{Clip, Faults, FlowSettings, RtpFlow};
 use mediagen::frame_rate::FrameRate;
 use mediagen::video::{PictureForm, VideoSettings};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use protocol::media::rtp::{Clip, Faults, FlowSettings, RtpFlow};
-use protocol::session::{FlowPacket, Flows, PacketHeader};
+use session::{FlowPacket, Flows, PacketHeader};
 
 use super::*;
 
@@ -120,7 +120,7 @@ fn received(socket: &UdpSocket) -> Vec<Vec<u8>> {
 }
 
 /// About 250 packets a second, most of them equally long, in 50 frames.
-fn flow(pacing: protocol::media::rtp::Pacing, length: Option<Duration>, ssrc: u32) -> RtpFlow {
+fn flow(pacing: kit::media::rtp::Pacing, length: Option<Duration>, ssrc: u32) -> RtpFlow {
     static CLIP: OnceLock<Arc<Clip>> = OnceLock::new();
     let clip = CLIP.get_or_init(|| {
         let video = Clip::video(&VideoSettings {
@@ -146,7 +146,7 @@ fn flow(pacing: protocol::media::rtp::Pacing, length: Option<Duration>, ssrc: u3
 }
 
 fn spread(length: Option<Duration>, ssrc: u32) -> RtpFlow {
-    flow(protocol::media::rtp::Pacing::Spread, length, ssrc)
+    flow(kit::media::rtp::Pacing::Spread, length, ssrc)
 }
 
 #[test]
@@ -200,8 +200,8 @@ fn counts_of_a_stopped_flow_equal_what_arrived() {
 fn joined_datagrams_arrive_intact_and_the_end_is_reported() {
     let mut bench = Bench::new();
     for pacing in [
-        protocol::media::rtp::Pacing::AtOnce,
-        protocol::media::rtp::Pacing::Spread,
+        kit::media::rtp::Pacing::AtOnce,
+        kit::media::rtp::Pacing::Spread,
     ] {
         let receiver = socket();
         let length = Some(Duration::from_millis(300));

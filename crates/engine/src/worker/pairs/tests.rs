@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 
 use measure::Recorder;
-use protocol::registry::RTSP_PROTOCOL;
-use protocol::session::{MediaEvent, Sink, Sinks};
+use protocols::RTSP_PROTOCOL;
+use session::{MediaEvent, Sink, Sinks};
 
 use super::super::ids::{ClientIds, RunnerPlace};
 use super::super::pending_inputs::Pending;

@@ -1,8 +1,8 @@
 //! The conformance cases of the session contract, over real sockets.
 
 use crate::receive_path;
-use protocol::session::CaptureNeeds;
-use protocol::testing::conformance::{Case, Log, Server, cases};
+use session::CaptureNeeds;
+use session::testing::conformance::{Case, Log, Server, cases};
 
 use super::*;
 

@@ -1,10 +1,10 @@
 //! Tests of the packet ring against sockets, with the same packets on both paths.
 
 use crate::receive_path;
+use kit::media::rtp::{READ_NEEDS, StreamSummary};
+use kit::media::sdp::MediaKind;
 use net::ring::{self, Family, PacketRing};
-use protocol::media::rtp::{READ_NEEDS, StreamSummary};
-use protocol::media::sdp::MediaKind;
-use protocol::session::MediaEvent;
+use session::MediaEvent;
 
 use super::*;
 
@@ -185,7 +185,7 @@ fn send_in_disorder(socket: &UdpSocket, ports: &[u16]) {
     }
 }
 
-fn is_in_disorder(counts: &protocol::media::rtp::StreamCounts) -> bool {
+fn is_in_disorder(counts: &kit::media::rtp::StreamCounts) -> bool {
     counts.received > 500 && counts.lost() > 10 && counts.duplicated == 2 && counts.reordered > 0
 }
 
@@ -219,7 +219,7 @@ fn take(
     length: usize,
     overhead: usize,
 ) {
-    let arrival = protocol::session::Arrival {
+    let arrival = session::Arrival {
         at,
         bytes,
         length,
@@ -326,7 +326,7 @@ fn window_counts_by_arrival_even_if_the_loop_is_late() {
     // One packet every half a millisecond, across the end of the first window.
     const COUNT: u16 = 2800;
     const EVERY: Duration = Duration::from_micros(500);
-    const COUNTED: CounterId = protocol::media::rtp::metrics::RECEIVED;
+    const COUNTED: CounterId = kit::media::rtp::metrics::RECEIVED;
     if !may_have_a_ring() {
         return;
     }

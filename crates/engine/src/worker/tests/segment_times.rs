@@ -13,7 +13,7 @@ use super::*;
 const SEGMENT: usize = 1200;
 
 /// Counter of the bytes that a client received.
-const COUNTED: CounterId = protocol::media::rtp::metrics::PAYLOAD_BYTES;
+const COUNTED: CounterId = kit::media::rtp::metrics::PAYLOAD_BYTES;
 
 /// Data that a client received on the connection with media.
 #[derive(Default)]

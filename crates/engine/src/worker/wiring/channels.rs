@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use measure::tester;
-use protocol::session::{ChannelError, ChannelId, Open, ReadTiming, SinkId, SocketMedia, Transmit};
+use session::{ChannelError, ChannelId, Open, ReadTiming, SinkId, SocketMedia, Transmit};
 
 use crate::worker::Worker;
 use crate::worker::datagrams::{MediaPath, RingEnd};

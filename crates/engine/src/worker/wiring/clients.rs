@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use kit::metrics as clients;
 use load::Action;
 use measure::Time;
-use protocol::metrics as clients;
-use protocol::session::{Failure, Input, Outcome, Session};
 use scenario::Leave;
+use session::{Failure, Input, Outcome, Session};
 
 use crate::messages::WorkerReport;
 use crate::worker::ids::SessionKey;

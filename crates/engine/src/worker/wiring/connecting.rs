@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use kit::metrics as clients;
 use net::tls::{Fault, TlsLayer};
-use protocol::metrics as clients;
-use protocol::session::{ChannelError, ChannelId, CloseReason, ExchangeEnded, TlsError};
+use session::{ChannelError, ChannelId, CloseReason, ExchangeEnded, TlsError};
 
 use crate::resolver::ResolverAnswer;
 use crate::worker::Worker;

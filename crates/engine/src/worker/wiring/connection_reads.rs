@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use kit::metrics as clients;
 use measure::{ArrivalRun, Time};
 use mio::event::Event;
-use protocol::metrics as clients;
-use protocol::session::{ChannelId, CloseReason, Input};
+use session::{ChannelId, CloseReason, Input};
 
 use crate::worker::Worker;
 use crate::worker::connections::{

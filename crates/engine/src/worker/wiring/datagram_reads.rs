@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use kit::metrics as clients;
 use measure::Time;
 use net::batch::ReceiveBatch;
-use protocol::metrics as clients;
-use protocol::session::{Arrival, ChannelId, CloseReason, Datagram, Input, PeerId, Port, Session};
+use session::{Arrival, ChannelId, CloseReason, Datagram, Input, PeerId, Port, Session};
 
 use crate::worker::Worker;
 use crate::worker::datagrams::{self, Owner, Routed};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use measure::{ArrivalRun, Time, tester};
-use protocol::session::{ChannelId, CloseReason, Datagram, Input, Port};
+use session::{ChannelId, CloseReason, Datagram, Input, Port};
 
 use crate::worker::Worker;
 use crate::worker::connections::SegmentTimes;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use measure::{Time, tester};
 use net::batch::Address;
-use protocol::session::exchange::Exchange;
-use protocol::session::{ChannelId, CloseReason, FlowId, Note, Open, Outcome, Output, Port};
+use session::exchange::Exchange;
+use session::{ChannelId, CloseReason, FlowId, Note, Open, Outcome, Output, Port};
 
 use crate::messages::WorkerReport;
 use crate::worker::Worker;

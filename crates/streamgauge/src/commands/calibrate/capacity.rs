@@ -9,10 +9,10 @@ use std::path::Path;
 use engine::{Control, Phase, Progress};
 use measure::totals::Statistic;
 use measure::{HealthBounds, Totals, tester};
-use protocol::registry::RTSP_PROTOCOL;
 use report::Reader;
 use report::human::{count, figure, plural};
 
+use super::case::packet_logger;
 use super::judge::{JITTER, STARTUP};
 use super::trial::{Reference, TrialError, find_subject, play, scenario, start_time, stream_of};
 use super::truth::{ServedStream, mean_jitter};
@@ -90,13 +90,13 @@ pub(super) fn capacity(
 ) -> Result<Capacity, TrialError> {
     let seconds = if quick { SECONDS_QUICK } else { SECONDS };
     let probe = Reference::start(folder, "probe", &["--bitrate", "800kbps", "--fps", "100"])?;
-    let port = free_port(RTSP_PROTOCOL.transport)?;
+    let port = free_port(packet_logger().transport)?;
     let served = folder.join("load.served");
     let text = text(way, port, probe.port, seconds, files);
     let mut scenario = scenario(way, &text, set)?;
     let with = ["--bitrate", CLIENT_RATE_TEXT, "--report"].map(str::to_owned);
     let with = with.into_iter().chain([super::trial::utf8(&served)?]);
-    scenario.server = Some(reference_server(&RTSP_PROTOCOL, port, with.collect())?);
+    scenario.server = Some(reference_server(packet_logger(), port, with.collect())?);
     let mut unfit = 0;
     let mut watch = |so_far: &Progress| {
         progress(so_far);

@@ -1,10 +1,21 @@
 //! Cases of `calibrate`: a protocol, the path by which its media is received, and the network.
 
-use protocol::calibration::Trial;
-use protocol::descriptor::Transport;
-use protocol::registry::{PROTOCOLS, Protocol, RTSP_PROTOCOL};
+use kit::calibration::Trial;
+use kit::descriptor::Transport;
+use protocols::{PROTOCOLS, Protocol};
 
 use crate::args::ReceivePath;
+
+/// Name of the protocol whose reference server logs every packet.
+const LOGS_PACKETS: &str = "rtsp";
+
+/// Returns the protocol whose reference server logs every packet.
+///
+/// # Panics
+/// If the program was built without it. Only cases of this protocol need its server.
+pub(super) fn packet_logger() -> &'static Protocol {
+    protocols::find(LOGS_PACKETS).expect("a case of this protocol runs")
+}
 
 /// A protocol on one receive path.
 #[derive(Clone, Copy, Debug)]
@@ -18,11 +29,17 @@ pub(super) struct CalibrationCase {
 impl CalibrationCase {
     /// Returns all cases: RTSP, whose server logs every packet, and those that protocols declare.
     pub(super) fn all() -> Vec<CalibrationCase> {
-        let rtsp = ReceivePath::ALL.into_iter().map(|way| CalibrationCase {
-            protocol: &RTSP_PROTOCOL,
-            way,
-            over_link: false,
-        });
+        let logged = protocols::find(LOGS_PACKETS)
+            .into_iter()
+            .flat_map(|protocol| {
+                ReceivePath::ALL
+                    .into_iter()
+                    .map(move |way| CalibrationCase {
+                        protocol,
+                        way,
+                        over_link: false,
+                    })
+            });
         let declared = PROTOCOLS.iter().flat_map(|&protocol| {
             let ways: &[(ReceivePath, bool)] = match (protocol.datagrams, protocol.transport) {
                 // Media of this protocol can come from the packet ring.
@@ -43,12 +60,12 @@ impl CalibrationCase {
             })
         });
         let declared = declared.filter(|course| course.declared().next().is_some());
-        rtsp.chain(declared).collect()
+        logged.chain(declared).collect()
     }
 
     /// True if the reference server logs every packet.
     pub(super) fn logs_packets(self) -> bool {
-        self.protocol.name == RTSP_PROTOCOL.name
+        self.protocol.name == LOGS_PACKETS
     }
 
     /// Returns the trials that the protocol declares for this network.

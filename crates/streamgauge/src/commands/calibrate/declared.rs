@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use engine::{Control, Progress};
+use kit::calibration::{Evidence, Statistic, Tolerance, Trial as Declared, TrialClients};
 use measure::Unit;
 use measure::link::{DOWNLINK, UPLINK};
-use protocol::calibration::{Evidence, Statistic, Tolerance, Trial as Declared, TrialClients};
 use report::metrics::Metrics;
 use report::{Reader, Report};
 use scenario::ServerStart;

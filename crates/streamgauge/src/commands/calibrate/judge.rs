@@ -1,7 +1,7 @@
 //! Compares measured figures with true ones: errors, tolerances and judgements.
 
+pub(super) use kit::calibration::{DELAY_TOLERANCE as STARTUP, Tolerance, TrueValue};
 use measure::Unit;
-pub(super) use protocol::calibration::{DELAY_TOLERANCE as STARTUP, Tolerance, TrueValue};
 
 /// Counts must be exact.
 pub(super) const COUNT: Tolerance = Tolerance::Exact;

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use engine::{Control, EngineError, Progress};
 use measure::{Totals, Unit};
-use protocol::registry::RTSP_PROTOCOL;
 use report::metrics::Metrics;
 use report::model::Outcome;
 use report::{Reader, Report, Subject};
 use scenario::Scenario;
 use sut::Sut;
 
+use super::case::packet_logger;
 use super::judge::{BIT_RATE, COUNT, JITTER, Judgement, Row, STARTUP, TrueValue, worst};
 use super::truth::{Counts, ServedStream, bit_rate, mean_jitter};
 use crate::args::ReceivePath;
@@ -161,12 +161,12 @@ pub(super) struct Reference {
 impl Reference {
     /// Starts an RTSP server that logs every packet.
     pub(super) fn start(folder: &Path, name: &str, with: &[&str]) -> Result<Reference, Failure> {
-        let port = free_port(RTSP_PROTOCOL.transport)?;
+        let port = free_port(packet_logger().transport)?;
         let report = folder.join(format!("{name}.served"));
         let mut arguments: Vec<String> = with.iter().map(|&word| word.to_owned()).collect();
         arguments.extend(["--log-packets".to_owned(), "--report".to_owned()]);
         arguments.push(utf8(&report)?);
-        let server = reference_server(&RTSP_PROTOCOL, port, arguments)?;
+        let server = reference_server(packet_logger(), port, arguments)?;
         Ok(Reference {
             server: Sut::start(&server, folder, &|_| {}).map_err(Failure::bad)?,
             port,

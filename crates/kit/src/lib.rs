@@ -1,0 +1,29 @@
+//! What the protocols share: media formats and their receivers, metrics, URLs, HTTP, authentication,
+//! and the declaration of a protocol.
+//!
+//! Like the protocols, the crate is sans-IO: see [`session`]. Nothing here knows a protocol by name.
+
+pub mod auth;
+pub mod awaiting_publisher;
+pub mod browser;
+pub mod calibration;
+pub mod connect_failure;
+pub mod descriptor;
+pub mod duration_range;
+pub mod failure;
+pub mod http1;
+pub mod media;
+pub mod metrics;
+pub mod options;
+pub mod publication;
+pub mod published_streams;
+pub mod redirect_policy;
+pub mod reference;
+pub mod remote_receiver;
+pub mod server_counters;
+pub mod source;
+pub mod summary;
+pub mod url;
+pub mod viewer;
+pub mod websocket;
+pub mod zapping;

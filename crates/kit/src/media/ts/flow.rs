@@ -1,0 +1,253 @@
+//! Sender of one transport stream to one group: datagrams at a constant bit rate, each with a
+//! stamp.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use measure::Time;
+use serde::Serialize;
+
+use mediagen::ts::looped_stream::{DATAGRAM, DATAGRAM_BITS, LoopedStream, PACKETS_PER_DATAGRAM};
+use mediagen::ts::mux::{Mux, Steps};
+use mediagen::ts::packet::PACKET_LEN;
+use mediagen::ts::stamp::Stamp;
+use session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
+
+/// Size of the RTP header that precedes a datagram, in bytes.
+const RTP_HEADER_LEN: usize = 12;
+
+/// Memory is allocated for 64 datagrams at once, and reused when they have left.
+const CHUNK_LEN: usize = 64 * DATAGRAM;
+
+/// Payload type of transport streams (RFC 3551, table 5).
+const PAYLOAD_TYPE: u8 = 33;
+
+/// Settings of a [`TsFlow`].
+#[derive(Clone, Debug)]
+pub struct TsFlowSettings {
+    /// Media to send, in an endless loop.
+    pub looped: Arc<LoopedStream>,
+    /// Destination, as the stamps state it.
+    pub group: SocketAddr,
+    /// Number in the stamps that distinguishes runs of a source.
+    pub source: u64,
+    /// Initial values of a stream over RTP (RFC 2250); `None` for plain UDP.
+    pub rtp: Option<RtpStart>,
+    /// Wall clock at the start of the run, since 1970.
+    pub wall_clock: Duration,
+    /// Length of the stream: datagrams that are due within it are sent. `None` for an endless
+    /// stream.
+    pub length: Option<Duration>,
+}
+
+/// Initial values of a stream over RTP (RFC 3550, 5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RtpStart {
+    pub ssrc: u32,
+    /// Sequence number of the first datagram.
+    pub sequence: u16,
+    /// Timestamp of the first datagram.
+    pub timestamp: u32,
+}
+
+/// Statistics of what was sent to a group: a line of the report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SentStream {
+    /// Destination: `udp://GROUP:PORT` or `rtp://GROUP:PORT`.
+    pub url: String,
+    /// Number in the stamps that distinguishes runs of the source.
+    pub source: u64,
+    /// Bit rate of the transport packets, stamps included, in bit/s.
+    pub bits_per_second: u64,
+    /// Datagrams that were due. Their stamps are numbered from 0.
+    pub datagrams: u64,
+    /// Datagrams that left.
+    pub sent: u64,
+    /// Datagrams that the network stack did not accept.
+    pub refused: u64,
+    /// Bytes of the transport packets that left.
+    pub bytes: u64,
+    /// Due time of the first datagram and departure of the last one, in nanoseconds since 1970;
+    /// `None` if none left.
+    pub from_to_nanos: Option<(u64, u64)>,
+}
+
+/// Sends one transport stream.
+#[derive(Debug)]
+pub struct TsFlow {
+    mux: Mux,
+    stamp: Stamp,
+    rtp: Option<RtpStart>,
+    /// Due time of the first datagram; `None` before the start.
+    began: Option<Time>,
+    /// Due time of the next datagram, relative to the first, in nanoseconds.
+    due: Steps,
+    /// RTP timestamp of the next datagram, relative to the first, in ticks of 90 kHz.
+    ticks: Steps,
+    /// Total number of datagrams.
+    total_datagrams: u64,
+    wall_clock: u64,
+    buffer: BytesMut,
+    rate: u64,
+    sent: u64,
+    refused: u64,
+    last_left: Option<Time>,
+}
+
+impl Flow for TsFlow {
+    #[inline]
+    fn next_due(&self) -> Option<Time> {
+        TsFlow::next_due(self)
+    }
+
+    #[inline]
+    fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
+        TsFlow::next_packet(self, now)
+    }
+
+    #[inline]
+    fn packet_sent(&mut self, _: Tag, left: Option<Handover>) {
+        TsFlow::report_departure(self, left);
+    }
+
+    /// Transport streams are few and fast, and are sent for their even spacing.
+    fn wants_even_spacing(&self) -> bool {
+        true
+    }
+}
+
+impl TsFlow {
+    pub fn new(settings: TsFlowSettings) -> TsFlow {
+        let rate = settings.looped.bits_per_second();
+        let count = settings.length.map_or(u64::MAX, |length| {
+            let bits = length.as_nanos() * u128::from(rate) / 1_000_000_000;
+            u64::try_from(bits.div_ceil(DATAGRAM_BITS.into())).unwrap_or(u64::MAX)
+        });
+        TsFlow {
+            mux: Mux::new(settings.looped, settings.source as u32),
+            stamp: Stamp {
+                packets: PACKETS_PER_DATAGRAM as u8,
+                group: settings.group,
+                source: settings.source,
+                number: 0,
+                due: 0,
+                check: 0,
+            },
+            rtp: settings.rtp,
+            began: None,
+            due: Steps::new(DATAGRAM_BITS * 1_000_000_000, rate),
+            ticks: Steps::new(DATAGRAM_BITS * 90_000, rate),
+            total_datagrams: count,
+            wall_clock: u64::try_from(settings.wall_clock.as_nanos()).unwrap_or(u64::MAX),
+            buffer: BytesMut::new(),
+            rate,
+            sent: 0,
+            refused: 0,
+            last_left: None,
+        }
+    }
+
+    /// Starts at `at`. No effect if the flow has started.
+    pub fn start(&mut self, at: Time) {
+        self.began.get_or_insert(at);
+    }
+
+    /// Time between datagrams.
+    pub fn interval(&self) -> Duration {
+        Duration::from_nanos(DATAGRAM_BITS * 1_000_000_000 / self.rate)
+    }
+
+    /// Due time of the next datagram; `None` if no datagram follows.
+    #[inline]
+    pub fn next_due(&self) -> Option<Time> {
+        let began = self
+            .began
+            .filter(|_| self.stamp.number < self.total_datagrams)?;
+        Some(began + Duration::from_nanos(self.due.now))
+    }
+
+    /// Returns the next datagram if it is due.
+    #[inline]
+    pub fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
+        let due = self.next_due().filter(|&due| due <= now)?;
+        let tag = Tag(self.stamp.number);
+        if self.buffer.capacity() < DATAGRAM {
+            self.buffer.reserve(CHUNK_LEN);
+        }
+        let due_nanos = self.wall_clock + due.as_nanos();
+        self.mux.set_due(due_nanos);
+        // Space for the stamp, which contains a check of the bytes after it.
+        self.buffer.extend_from_slice(&[0; PACKET_LEN]);
+        for _ in 1..PACKETS_PER_DATAGRAM {
+            let room = &mut self.buffer;
+            self.mux.next(|packet| room.extend_from_slice(packet));
+        }
+        self.stamp.check = libdeflater::crc32(&self.buffer[PACKET_LEN..]);
+        self.stamp.due = due_nanos;
+        self.buffer[..PACKET_LEN].copy_from_slice(&self.stamp.write());
+        let payload: Bytes = self.buffer.split().freeze();
+        let header = match self.rtp {
+            Some(rtp) => PacketHeader::EMPTY.append(&self.header(rtp)),
+            None => PacketHeader::EMPTY,
+        };
+        self.stamp.number += 1;
+        self.due.advance();
+        self.ticks.advance();
+        Some(FlowPacket {
+            due,
+            header,
+            payload,
+            tag,
+        })
+    }
+
+    /// Returns the RTP header (RFC 3550, 5.1). The timestamp is the send time; it never jumps, so
+    /// the marker is never set (RFC 2250, 2).
+    fn header(&self, rtp: RtpStart) -> [u8; RTP_HEADER_LEN] {
+        let number = self.stamp.number;
+        let mut header = [0; RTP_HEADER_LEN];
+        header[..2].copy_from_slice(&[0x80, PAYLOAD_TYPE]);
+        let sequence = rtp.sequence.wrapping_add(number as u16);
+        header[2..4].copy_from_slice(&sequence.to_be_bytes());
+        let timestamp = rtp.timestamp.wrapping_add(self.ticks.now as u32);
+        header[4..8].copy_from_slice(&timestamp.to_be_bytes());
+        header[8..].copy_from_slice(&rtp.ssrc.to_be_bytes());
+        header
+    }
+
+    /// Reports that a datagram left, and when; `None` if the network stack did not accept it.
+    #[inline]
+    pub fn report_departure(&mut self, left: Option<Handover>) {
+        match left {
+            Some(left) => {
+                self.sent += 1;
+                self.last_left = Some(left.ended);
+            }
+            None => self.refused += 1,
+        }
+    }
+
+    /// Statistics of what was sent so far.
+    pub fn statistics(&self) -> SentStream {
+        let scheme = if self.rtp.is_some() { "rtp" } else { "udp" };
+        let nanos = |time: Time| self.wall_clock + time.as_nanos();
+        SentStream {
+            url: format!("{scheme}://{}", self.stamp.group),
+            source: self.stamp.source,
+            bits_per_second: self.rate,
+            datagrams: self.stamp.number,
+            sent: self.sent,
+            refused: self.refused,
+            bytes: self.sent * DATAGRAM as u64,
+            from_to_nanos: self
+                .began
+                .zip(self.last_left)
+                .map(|(from, to)| (nanos(from), nanos(to))),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,208 @@
+//! Registry entry of RTMP.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use measure::{Catalogue, CounterId};
+use schemars::JsonSchema;
+
+use super::calibration;
+use super::client::{COLUMNS, Client, StreamSummary};
+use super::config::ClientConfig;
+use super::failure::Failure;
+use super::metrics::RTMP;
+use super::server::reference::SERVER;
+use super::source::Tracks;
+use super::url::{self, Url};
+use kit::descriptor::{
+    ClientFactory, ClientIdentity, Location, PopulationKeys, PopulationPlan, Protocol, RunContext,
+    StreamName, Transport,
+};
+use kit::media::frames::metrics::FRAMES_GROUP;
+use kit::media::source::SourceConfig;
+use kit::metrics::{CLIENTS, ZAPPING, ZAPS_FAILED_BROKEN};
+use kit::options::ClientOptions;
+use kit::viewer::VIEWERS;
+use kit::zapping::{Viewer, ViewerFactory, ZappingClients};
+use session::tls::TlsConfig;
+use session::{Session, StreamRow};
+
+/// RTMP 1.0.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "rtmp",
+    schemes: &["rtmp", "rtmps"],
+    default_port: url::DEFAULT_PORT,
+    transport: Transport::Tcp,
+    catalogue: Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &FRAMES_GROUP, &RTMP]),
+    datagrams: None,
+    stream_columns: &[COLUMNS],
+    parse_url: read_url,
+    probe: None,
+    server: Some(&SERVER),
+    trials: calibration::TRIALS,
+    options: &ClientOptions::NONE,
+    config_schema: <ClientConfig as JsonSchema>::json_schema,
+    former_key: |_| None,
+};
+
+fn read_url(text: &str) -> Result<Location, String> {
+    let url = Url::parse(text, None).map_err(|error| error.to_string())?;
+    Ok(Location {
+        is_secure: url.is_secure(),
+        default_port: match url.is_secure() {
+            true => url::DEFAULT_TLS_PORT,
+            false => url::DEFAULT_PORT,
+        },
+        stream: Some(StreamName::new(url.topic(), url.host(), &url.path())),
+    })
+}
+
+impl PopulationKeys for ClientConfig {
+    fn protocol(&self) -> &'static Protocol {
+        &PROTOCOL
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        ClientConfig::check(self)
+    }
+
+    fn tls(&self) -> Option<&TlsConfig> {
+        Some(&self.tls)
+    }
+
+    fn default_thresholds(&self) -> &'static [&'static str] {
+        match self.publish {
+            Some(_) => &["sent_frames > 0", "not_taken == 0"],
+            None if self.zap.is_some() => {
+                &["frames > 0", "streams_silent == 0", "zaps_failed == 0"]
+            }
+            None => &["frames > 0", "streams_silent == 0"],
+        }
+    }
+
+    fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        let source = self.publish.as_mut();
+        let file = source.and_then(|source| source.file.as_mut());
+        self.tls.ca.as_mut().into_iter().chain(file).collect()
+    }
+
+    fn clients(
+        &self,
+        file: Option<&[u8]>,
+        surroundings: &RunContext,
+    ) -> Result<Box<dyn ClientFactory>, String> {
+        let source = self.publish.as_ref();
+        let source = source.map(|source| Tracks::new(source, file)).transpose()?;
+        Ok(Box::new(Clients {
+            maker: Arc::new(ClientMaker {
+                config: self.clone(),
+                source: source.map(Arc::new),
+                surroundings: surroundings.clone(),
+            }),
+            zapping: None,
+        }))
+    }
+
+    /// A client says goodbye to one channel while it requests the next.
+    fn sockets_per_client(&self, _: u64) -> u64 {
+        1 + u64::from(self.zap.is_some())
+    }
+
+    fn actions(&self) -> Option<String> {
+        self.zap.map(|zap| zap.describe())
+    }
+
+    fn changes_channel(&self) -> bool {
+        self.zap.is_some()
+    }
+
+    fn published(&self) -> Option<&SourceConfig> {
+        self.publish.as_ref()
+    }
+
+    fn allows_time_codes(&self) -> bool {
+        self.publish.is_some() || self.time_codes
+    }
+
+    fn stay_description(&self) -> Option<String> {
+        let stays = self.publish.is_some();
+        stays.then(|| "stay until the run ends".to_owned())
+    }
+
+    fn ends_on_its_own(&self) -> bool {
+        self.publish.is_none()
+    }
+}
+
+/// Factory for the clients of a population.
+#[derive(Debug)]
+struct Clients {
+    maker: Arc<ClientMaker>,
+    /// Set if the clients change channel.
+    zapping: Option<ZappingClients>,
+}
+
+impl ClientFactory for Clients {
+    fn set_population(&mut self, plan: &PopulationPlan<'_>) -> Result<(), String> {
+        if let Some(zap) = self.maker.config.zap {
+            let zapping = ZappingClients::new(zap, plan.urls, plan.in_turn, self.maker.clone());
+            self.zapping = Some(zapping?);
+        }
+        Ok(())
+    }
+
+    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
+        Ok(match &self.zapping {
+            Some(zapping) => Box::new(zapping.client(url, seat)),
+            None => Box::new(self.maker.client(url, seat.seed)?),
+        })
+    }
+}
+
+/// Maker of clients, each of which plays or publishes one URL.
+#[derive(Debug)]
+struct ClientMaker {
+    config: ClientConfig,
+    source: Option<Arc<Tracks>>,
+    surroundings: RunContext,
+}
+
+impl ClientMaker {
+    fn client(&self, url: &str, seed: u64) -> Result<Client, String> {
+        let mut client =
+            Client::new(self.config.clone(), url, seed).map_err(|error| error.to_string())?;
+        // Players look for time codes only if frames may carry them.
+        if (self.surroundings.has_time_codes() || self.source.is_some())
+            && let Some(wall_clock) = self.surroundings.wall_clock()
+        {
+            client = client.with_wall_clock(wall_clock);
+        }
+        if let Some(source) = &self.source {
+            client = client.publishing(source.clone());
+        }
+        Ok(client)
+    }
+}
+
+impl ViewerFactory for ClientMaker {
+    fn viewer(
+        &self,
+        url: &str,
+        identity: ClientIdentity,
+        is_first: bool,
+    ) -> Result<Box<dyn Viewer>, String> {
+        let client = self.client(url, identity.seed)?;
+        Ok(Box::new(match is_first {
+            true => client,
+            false => client.for_later_channel(),
+        }))
+    }
+
+    fn zap_failed_counter(&self, reason: &str) -> CounterId {
+        Failure::from_name(reason).map_or(ZAPS_FAILED_BROKEN, Failure::zap_counter)
+    }
+
+    fn sum_rows(&self, rows: &[StreamRow], title: &str) -> Option<StreamRow> {
+        StreamSummary::sum_rows(rows, title)
+    }
+}

@@ -1,0 +1,258 @@
+//! End of a session: teardown, stop or failure, without leaving anything behind.
+
+use std::time::Duration;
+
+use measure::Time;
+
+use super::{Client, Phase};
+use crate::codec::Method;
+use crate::config::Transport;
+use crate::failure::Failure;
+use kit::connect_failure::ConnectFailure;
+use kit::media::rtp::RtpReceiver;
+use kit::media::silence;
+use kit::viewer::{Delivery, Viewing};
+use session::{ChannelId, Context, Outcome, Output, StreamRow};
+
+/// Timeout for the answer to TEARDOWN.
+const TEARDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Minimum wait for an answer or for media that counts as the server's failure when the client is
+/// stopped. Well above the response time of a working server, and below the patience of a viewer.
+pub(super) const FAILED_WAIT: Duration = Duration::from_secs(1);
+
+impl Client {
+    /// Ends the session before `until`.
+    pub(super) fn stop(&mut self, cx: &mut Context<'_>, until: Time) {
+        match &mut self.ending {
+            Some((_, own)) => *own = (*own).min(until),
+            None => match self.failed_wait(cx.now).or_else(|| self.fell_silent(cx)) {
+                Some((failure, detail)) => self.fail(cx, failure, detail),
+                None => self.tear_down(cx, Outcome::Stopped, Some(until)),
+            },
+        }
+    }
+
+    /// Returns the server's failure if a client that is stopped before any media arrived has waited
+    /// too long. Otherwise, a run shorter than the timeouts would pass against a server that never
+    /// answers.
+    fn failed_wait(&self, now: Time) -> Option<(Failure, String)> {
+        if self.first_media.is_some() {
+            return None;
+        }
+        let (failure, since, what) = match self.phase {
+            Phase::Idle | Phase::Recording | Phase::TearingDown | Phase::Ended => return None,
+            Phase::Connecting => (
+                ConnectFailure::TimedOut.into(),
+                self.started,
+                "no connection".to_owned(),
+            ),
+            Phase::Playing => {
+                let answered = self.play_answered.unwrap_or(now);
+                (
+                    self.no_media_failure(),
+                    answered,
+                    "no media packet".to_owned(),
+                )
+            }
+            Phase::Options
+            | Phase::Describe
+            | Phase::Announce
+            | Phase::Setup(_)
+            | Phase::Play
+            | Phase::Record => {
+                let pending = self.pending.first()?;
+                let failure = Failure::from_timeout(&pending.method);
+                (
+                    failure,
+                    pending.due,
+                    format!("no answer to {}", pending.method),
+                )
+            }
+        };
+        let waited = now.since(since);
+        (waited >= FAILED_WAIT).then(|| {
+            let waited = waited.as_secs_f64();
+            let (ends, useless) = (self.describe_addresses(), self.describe_useless_bytes());
+            (
+                failure,
+                format!("{what} in {waited:.3} s, until the client was stopped{useless} ({ends})"),
+            )
+        })
+    }
+
+    /// Returns the server's hints at the reason of a failure, or else what to try; empty if neither
+    /// is known.
+    fn hints(&self, failure: Failure) -> String {
+        let hints = self.server_hints.hints();
+        let over_udp = self.config.transport == Transport::Udp && self.link.is_none();
+        if hints.is_empty() && over_udp && failure == Failure::NoMedia {
+            let advice = "try `--transport tcp`, or `transport: tcp` in a scenario";
+            return format!("; UDP may be blocked: {advice}");
+        }
+        hints
+    }
+
+    /// Returns the server's failure if the media had stopped before the client was stopped: so long
+    /// before that the silence is not a gap like the earlier ones.
+    fn fell_silent(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
+        let mut timeline = self.timeline.iter();
+        if self.phase != Phase::Playing
+            || timeline.any(|timeline| !timeline.expects_media())
+            || self.publisher.has_left()
+            || self.media_is_over(cx)
+            || self.describe_early_end(cx).is_some()
+        {
+            return None;
+        }
+        let (first, last) = self.arrivals(cx)?;
+        // The longest gap of any stream, because it is unknown which stream the last packets belong
+        // to.
+        let gaps = self.streams.iter().map(|stream| {
+            let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
+            receiver.longest_gap()
+        });
+        let gap = gaps.max().unwrap_or_default();
+        // A remote receiver reports only now and then.
+        let came = match self.link {
+            Some(_) => Duration::ZERO,
+            None => last.since(first),
+        };
+        // A new position cannot play before its request is answered.
+        let since = last.max(self.play_answered.unwrap_or(last));
+        let silent = cx.now.since(since);
+        (silent >= silence::bound(came, gap, self.config.silence.0)).then(|| {
+            let detail = format!(
+                "no packet for {:.3} s until the client was stopped ({})",
+                silent.as_secs_f64(),
+                self.describe_addresses()
+            );
+            (Failure::MediaStopped, detail)
+        })
+    }
+
+    /// Tears down the server's session, then ends with `outcome`.
+    pub(super) fn tear_down(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: Outcome,
+        until: Option<Time>,
+    ) {
+        self.stop_sending(cx);
+        self.count_silent_streams(cx, matches!(outcome, Outcome::Failed(_)));
+        let own = cx.now + TEARDOWN_TIMEOUT;
+        self.ending = Some((outcome, until.map_or(own, |until| until.min(own))));
+        if !self.can_tear_down() {
+            return self.finish(cx);
+        }
+        self.phase = Phase::TearingDown;
+        self.ask_teardown(cx);
+    }
+
+    /// Fails the session. TEARDOWN is sent, but its answer is not awaited: the client ends at once.
+    /// A fault during teardown does not change the outcome.
+    pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
+        if self.ending.is_none() {
+            if failure == Failure::MediaStopped {
+                for stream in self.streams.iter().filter(|stream| stream.bye_at.is_none()) {
+                    let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
+                    receiver.fell_silent(cx.now, cx.recorder);
+                }
+            }
+            self.stop_sending(cx);
+            if self.can_tear_down() {
+                self.ask_teardown(cx);
+            }
+            let detail = format!("{detail}{}", self.hints(failure));
+            self.ending = Some((Outcome::Failed(failure.with(detail)), cx.now));
+        }
+        self.finish(cx);
+    }
+
+    /// Returns whether there is a session to tear down, and a connection to do so.
+    fn can_tear_down(&self) -> bool {
+        self.session.is_some() && self.connection.ends.is_some()
+    }
+
+    fn ask_teardown(&mut self, cx: &mut Context<'_>) {
+        // Other outstanding requests no longer matter.
+        self.pending.clear();
+        let url = self.aggregate.clone();
+        self.send_request(cx, Method::Teardown, url, Vec::new());
+    }
+
+    /// Forgets a pair of ports that could not be opened: there is nothing to close.
+    pub(super) fn forget_ports(&mut self, channel: ChannelId) {
+        for stream in &mut self.streams {
+            if stream.channel == Some(channel) {
+                stream.channel = None;
+            }
+        }
+    }
+
+    /// Drops all streams before a redirect is followed.
+    pub(super) fn drop_streams(&mut self, cx: &mut Context<'_>) {
+        self.session = None;
+        self.session_is_early = false;
+        for stream in std::mem::take(&mut self.streams) {
+            if let Some(channel) = stream.channel {
+                cx.out.push_back(Output::Close { channel });
+            }
+            cx.sinks.remove::<RtpReceiver>(stream.sink);
+        }
+    }
+
+    /// Closes the connection to the server, or both connections of a tunnel.
+    pub(super) fn close_connection(&mut self, cx: &mut Context<'_>) {
+        let post = self.connection.tunnel.as_ref().and_then(|t| t.post());
+        let own = self.connection.open.then_some(self.connection.channel);
+        for channel in own.into_iter().chain(post) {
+            cx.out.push_back(Output::Close { channel });
+        }
+    }
+
+    /// Ends the session: closes all channels and delivers the results.
+    pub(super) fn finish(&mut self, cx: &mut Context<'_>) {
+        let Some((outcome, _)) = self.ending.take() else {
+            return;
+        };
+        if self.phase == Phase::Ended {
+            return;
+        }
+        self.count_silent_streams(cx, matches!(outcome, Outcome::Failed(_)));
+        self.phase = Phase::Ended;
+        self.pending = Vec::new();
+        self.end_publishing(cx);
+        self.close_connection(cx);
+        self.close_link(cx);
+        for stream in &self.streams {
+            if let Some(channel) = stream.channel {
+                cx.out.push_back(Output::Close { channel });
+            }
+            cx.sinks.get::<RtpReceiver>(stream.sink).finish(cx.recorder);
+        }
+        let summaries = self.stream_summaries(cx.sinks);
+        if self.publishing.is_none() {
+            let mut delivery = Delivery::default();
+            summaries
+                .iter()
+                .for_each(|stream| delivery.add(stream.delivery()));
+            let viewing = Viewing {
+                due: self.due,
+                first_media: self.first_media,
+                ended: cx.now,
+                delivery,
+            };
+            let service = self.config.served_well.judge(&viewing);
+            cx.out.push_back(Output::Viewed(service));
+        }
+        for stream in std::mem::take(&mut self.streams) {
+            cx.sinks.remove::<RtpReceiver>(stream.sink);
+        }
+        if !summaries.is_empty() {
+            let rows = summaries.into_iter().map(StreamRow::new).collect();
+            cx.out.push_back(Output::Streams(rows));
+        }
+        cx.out.push_back(Output::Ended(outcome));
+    }
+}

@@ -1,0 +1,273 @@
+//! Registry entry of RTSP.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use measure::{Catalogue, CounterId};
+use schemars::JsonSchema;
+
+use super::actions;
+use super::client::Client;
+use super::config::{ClientConfig, Transport};
+use super::failure::Failure;
+use super::metrics::RTSP;
+use super::server::reference::SERVER;
+use super::url::{self, Url};
+use kit::descriptor::{
+    self, ASSUMED_STREAMS, ClientFactory, ClientIdentity, Location, PopulationKeys, PopulationPlan,
+    Probe, Protocol, RunContext, StreamName,
+};
+use kit::media::rtp::{self, StreamSummary, metrics::RTP};
+use kit::media::source::{MediaSource, SourceConfig};
+use kit::metrics::{CLIENTS, ZAPPING, ZAPS_FAILED_BROKEN};
+use kit::options::ClientOptions;
+use kit::remote_receiver::MediaConfig;
+use kit::viewer::VIEWERS;
+use kit::zapping::{Viewer, ViewerFactory, ZappingClients};
+use session::tls::TlsConfig;
+use session::{CaptureNeeds, Session, StreamRow};
+
+/// RTSP 1.0 with RTP (RFC 2326, RFC 3550).
+pub static PROTOCOL: Protocol = Protocol {
+    name: "rtsp",
+    schemes: &["rtsp", "rtsps"],
+    default_port: url::DEFAULT_PORT,
+    transport: descriptor::Transport::Tcp,
+    catalogue: Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &RTP, &RTSP]),
+    datagrams: Some(rtp::READ_NEEDS),
+    stream_columns: &[rtp::RTP_COLUMNS],
+    parse_url: read_url,
+    probe: Some(Probe {
+        request: |url| {
+            format!("DESCRIBE {url} RTSP/1.0\r\nCSeq: 1\r\nAccept: application/sdp\r\n\r\n")
+        },
+        answer: b"RTSP/1.0 200",
+    }),
+    server: Some(&SERVER),
+    trials: &[],
+    options: &ClientOptions::NONE,
+    config_schema: <ClientConfig as JsonSchema>::json_schema,
+    former_key: |_| None,
+};
+
+fn read_url(text: &str) -> Result<Location, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    Ok(Location {
+        is_secure: url.is_secure(),
+        default_port: match url.is_secure() {
+            true => url::DEFAULT_TLS_PORT,
+            false => url::DEFAULT_PORT,
+        },
+        stream: Some(StreamName::new(
+            url.stream_name(),
+            url.host(),
+            url.target().split('?').next().unwrap_or_default(),
+        )),
+    })
+}
+
+impl PopulationKeys for ClientConfig {
+    fn protocol(&self) -> &'static Protocol {
+        &PROTOCOL
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        ClientConfig::check(self)
+    }
+
+    fn tls(&self) -> Option<&TlsConfig> {
+        Some(&self.tls)
+    }
+
+    fn capacity_thresholds(&self) -> &'static [&'static str] {
+        &["loss < 1%", "startup_delay.p95 < 2s"]
+    }
+
+    fn default_thresholds(&self) -> &'static [&'static str] {
+        match self.publish {
+            Some(_) => &["sent_packets > 0", "not_taken == 0"],
+            None if self.zap.is_some() => {
+                &["received > 0", "streams_silent == 0", "zaps_failed == 0"]
+            }
+            None => &["received > 0", "streams_silent == 0"],
+        }
+    }
+
+    fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        let source = self.publish.as_mut();
+        let file = source.and_then(|source| source.file.as_mut());
+        self.tls.ca.as_mut().into_iter().chain(file).collect()
+    }
+
+    fn clients(
+        &self,
+        file: Option<&[u8]>,
+        surroundings: &RunContext,
+    ) -> Result<Box<dyn ClientFactory>, String> {
+        let source = self.publish.as_ref();
+        let source = source
+            .map(|source| MediaSource::new(source, file))
+            .transpose()?;
+        Ok(Box::new(RtspClients {
+            maker: Arc::new(ClientMaker {
+                config: self.clone(),
+                source: source.map(Arc::new),
+                surroundings: surroundings.clone(),
+            }),
+            zapping: None,
+        }))
+    }
+
+    fn describe_session(&self, url: &str, seed: u64) -> Option<Result<Box<dyn Session>, String>> {
+        Some(match Client::describing(self.clone(), url, seed) {
+            Ok(client) => Ok(Box::new(client)),
+            Err(error) => Err(error.to_string()),
+        })
+    }
+
+    /// The beginning of each payload shows whether it begins a picture.
+    fn datagrams(&self) -> Option<CaptureNeeds> {
+        match self.zap {
+            Some(_) => Some(CaptureNeeds {
+                prefix_bytes: rtp::READ_NEEDS.prefix_bytes + PICTURE_BYTES,
+                ..rtp::READ_NEEDS
+            }),
+            None => PROTOCOL.datagrams,
+        }
+    }
+
+    fn sockets_per_client(&self, _: u64) -> u64 {
+        self.channels() * self.max_sockets(ASSUMED_STREAMS) as u64
+    }
+
+    fn udp_pairs_per_client(&self, _: u64) -> u64 {
+        match self.transport {
+            Transport::Udp if self.has_remote_receiver() => 0,
+            Transport::Udp => self.channels() * ASSUMED_STREAMS as u64,
+            Transport::Tcp | Transport::Http | Transport::Multicast => 0,
+        }
+    }
+
+    fn actions(&self) -> Option<String> {
+        let zap = self.zap.map(|zap| zap.describe());
+        zap.or_else(|| actions::describe_actions(&self.actions))
+    }
+
+    fn changes_channel(&self) -> bool {
+        self.zap.is_some()
+    }
+
+    fn media(&self) -> Option<&MediaConfig> {
+        self.media.as_ref()
+    }
+
+    fn media_mut(&mut self) -> Option<&mut MediaConfig> {
+        self.media.as_mut()
+    }
+
+    fn published(&self) -> Option<&SourceConfig> {
+        self.publish.as_ref()
+    }
+
+    fn allows_time_codes(&self) -> bool {
+        self.publish.is_some() || self.time_codes
+    }
+
+    fn stay_description(&self) -> Option<String> {
+        let stays = self.publish.is_some();
+        stays.then(|| "stay until the run ends".to_owned())
+    }
+
+    fn ends_on_its_own(&self) -> bool {
+        self.publish.is_none()
+    }
+
+    fn is_multicast(&self) -> bool {
+        self.transport == Transport::Multicast
+    }
+}
+
+impl ClientConfig {
+    /// Maximum number of channels of one client: it says goodbye to one while it requests the next.
+    fn channels(&self) -> u64 {
+        1 + u64::from(self.zap.is_some())
+    }
+}
+
+/// Bytes of a payload that show whether it begins a picture: an aggregation packet may have
+/// parameter sets before it.
+const PICTURE_BYTES: u8 = 64;
+
+/// Factory for the clients of a population.
+#[derive(Debug)]
+struct RtspClients {
+    maker: Arc<ClientMaker>,
+    /// Set if the clients change channel.
+    zapping: Option<ZappingClients>,
+}
+
+impl ClientFactory for RtspClients {
+    fn set_population(&mut self, plan: &PopulationPlan<'_>) -> Result<(), String> {
+        if let Some(zap) = self.maker.config.zap {
+            let zapping = ZappingClients::new(zap, plan.urls, plan.in_turn, self.maker.clone());
+            self.zapping = Some(zapping?);
+        }
+        Ok(())
+    }
+
+    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
+        Ok(match &self.zapping {
+            Some(zapping) => Box::new(zapping.client(url, seat)),
+            None => Box::new(self.maker.client(url, seat.seed)?),
+        })
+    }
+}
+
+/// Maker of clients, each of which plays or publishes one URL.
+#[derive(Debug)]
+struct ClientMaker {
+    config: ClientConfig,
+    source: Option<Arc<MediaSource>>,
+    surroundings: RunContext,
+}
+
+impl ClientMaker {
+    fn client(&self, url: &str, seed: u64) -> Result<Client, String> {
+        let mut client =
+            Client::new(self.config.clone(), url, seed).map_err(|error| error.to_string())?;
+        // Players look for time codes only where there may be any, because it makes each packet
+        // more expensive.
+        if (self.surroundings.has_time_codes() || self.source.is_some())
+            && let Some(wall_clock) = self.surroundings.wall_clock()
+        {
+            client = client.with_wall_clock(wall_clock);
+        }
+        if let Some(source) = &self.source {
+            client = client.with_source(source.clone());
+        }
+        Ok(client)
+    }
+}
+
+impl ViewerFactory for ClientMaker {
+    fn viewer(
+        &self,
+        url: &str,
+        identity: ClientIdentity,
+        is_first: bool,
+    ) -> Result<Box<dyn Viewer>, String> {
+        let client = self.client(url, identity.seed)?;
+        Ok(Box::new(match is_first {
+            true => client,
+            false => client.for_later_channel(),
+        }))
+    }
+
+    fn zap_failed_counter(&self, reason: &str) -> CounterId {
+        Failure::from_name(reason).map_or(ZAPS_FAILED_BROKEN, Failure::zap_counter)
+    }
+
+    fn sum_rows(&self, rows: &[StreamRow], title: &str) -> Option<StreamRow> {
+        StreamSummary::sum_rows(rows, title)
+    }
+}

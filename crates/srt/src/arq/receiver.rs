@@ -1,0 +1,604 @@
+//! Receiving side of a transmission.
+
+use std::time::Duration;
+
+use measure::Time;
+
+use super::gaps::{Gap, Gaps};
+use super::playout::Playout;
+use super::rtt::Rtt;
+use super::statistics::ReceiverStatistics;
+use super::tsbpd::{Tsbpd, TsbpdConfig};
+use crate::codec::packet::{
+    Ack, AckRates, AckReport, Control, ControlHeader, DataHeader, HEADER, LossRange, write_nak,
+};
+use crate::seq::{SeqNumber, SocketClock};
+use acks::Acks;
+use history::History;
+use rates::RateEstimator;
+
+pub use super::playout::Delivered;
+
+mod acks;
+mod history;
+mod rates;
+
+/// Interval of full acknowledgements while packets arrive (SRT, 4.8.1).
+pub const FULL_ACK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Number of packets after which a light acknowledgement is sent (SRT, 4.8.1).
+const LIGHT_ACK_PACKETS: u32 = 64;
+
+/// Minimum interval of periodic NAKs (SRT, 4.8.2).
+const NAK_INTERVAL_MIN: Duration = Duration::from_millis(20);
+
+/// Minimum interval of NAKs without TSBPD, such as in message mode. The value is that of libsrt.
+const NAK_INTERVAL_UNTIMED_MIN: Duration = Duration::from_millis(300);
+
+/// Number of packets in order after which the reorder tolerance decreases by one, as in libsrt.
+const TOLERANCE_DECREASE_PACKETS: u32 = 50;
+
+/// Maximum number of gaps of a receiver that only counts, and gives up late packets: 12 KiB.
+const GAPS_MAX: usize = 512;
+
+/// Maximum window in packets: libsrt's default flow window.
+pub const WINDOW_MAX: u32 = 25_600;
+
+/// Delivery of received payloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// Payloads are used on arrival, and the receiver only counts what would have been delivered.
+    /// Takes less than 24 KiB; without TSBPD up to 200 KiB more while packets are missing.
+    Counting,
+    /// Payloads are kept, and delivered in order when they are due. Takes additional memory for
+    /// waiting packets: some 1.5 KiB for each packet of the latency, and up to twice that while the
+    /// buffer grows.
+    InOrder,
+}
+
+/// Configuration of a [`Receiver`].
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiverConfig {
+    /// Sequence number of the first packet, from the peer's handshake.
+    pub first_sequence: SeqNumber,
+    /// Socket id of the peer: the destination of control packets.
+    pub peer: u32,
+    /// Clock of the timestamps in sent packets.
+    pub clock: SocketClock,
+    /// Basis of due times. Without it packets are due at once, and none is given up.
+    pub tsbpd: Option<TsbpdConfig>,
+    /// True if late packets are given up (`SRTO_TLPKTDROP`).
+    pub too_late_drop: bool,
+    /// True if NAKs for missing packets are repeated (`SRTO_NAKREPORT`).
+    pub periodic_nak: bool,
+    /// Maximum number of packets after which a NAK requests a missing packet, which may only be
+    /// reordered (`SRTO_LOSSMAXTTL`).
+    pub reorder_tolerance_max: u32,
+    /// Maximum distance of a packet from the next expected one, or with [`Delivery::InOrder`] from
+    /// the next one to be delivered. At most [`WINDOW_MAX`].
+    pub window: u32,
+    /// Maximum delay from arrival to [`Receiver::data`]. Missing packets are given up this long
+    /// after they were due, unless a later arrival shows earlier that they are too late.
+    pub read_delay_max: Duration,
+    pub delivery: Delivery,
+}
+
+impl ReceiverConfig {
+    /// Live mode with libsrt's defaults and [`Delivery::Counting`].
+    pub fn live(
+        first_sequence: SeqNumber,
+        peer: u32,
+        clock: SocketClock,
+        tsbpd: TsbpdConfig,
+    ) -> ReceiverConfig {
+        ReceiverConfig {
+            first_sequence,
+            peer,
+            clock,
+            tsbpd: Some(tsbpd),
+            too_late_drop: true,
+            periodic_nak: true,
+            reorder_tolerance_max: 0,
+            window: 8192,
+            read_delay_max: Duration::ZERO,
+            delivery: Delivery::Counting,
+        }
+    }
+}
+
+/// Result of a data packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketStatus {
+    /// The packet arrived in time, for the first time.
+    New {
+        /// True if the packet was missing, and this is a retransmission.
+        recovered: bool,
+        /// Due time; `None` without TSBPD.
+        due: Option<Time>,
+    },
+    /// The packet has arrived before.
+    Duplicate,
+    /// The packet arrived after it was given up.
+    Belated {
+        /// Delay after its due time; zero without TSBPD.
+        by: Duration,
+    },
+    /// The packet is too far ahead, and is refused.
+    BeyondWindow,
+}
+
+/// Receiving side of a connection.
+#[derive(Debug)]
+pub struct Receiver {
+    peer: u32,
+    clock: SocketClock,
+    tsbpd: Option<Tsbpd>,
+    latency: Duration,
+    too_late_drop: bool,
+    periodic_nak: bool,
+    window: u32,
+    read_delay_max: Duration,
+    /// Number after the highest that has arrived.
+    next: SeqNumber,
+    gaps: Gaps,
+    history: History,
+    playout: Option<Playout>,
+    reorder_tolerance: u32,
+    reorder_tolerance_max: u32,
+    in_order_count: u32,
+    /// True if a gap is due for its first NAK.
+    nak_pending: bool,
+    nak_at: Time,
+    acks: Acks,
+    rtt: Rtt,
+    rates: RateEstimator,
+    last_arrival_at: Time,
+    statistics: ReceiverStatistics,
+}
+
+impl Receiver {
+    pub fn new(config: ReceiverConfig) -> Receiver {
+        let window = config.window.clamp(1, WINDOW_MAX);
+        let first = config.first_sequence;
+        let (gaps, playout) = match config.delivery {
+            // No gap may be given up, so only the window limits their number.
+            Delivery::Counting if config.tsbpd.is_none() => (window as usize, None),
+            Delivery::Counting => (GAPS_MAX, None),
+            Delivery::InOrder => (window as usize, Some(Playout::new(first))),
+        };
+        let latency = config.tsbpd.map_or(Duration::ZERO, |tsbpd| tsbpd.latency);
+        Receiver {
+            peer: config.peer,
+            clock: config.clock,
+            tsbpd: config.tsbpd.as_ref().map(Tsbpd::new),
+            latency,
+            too_late_drop: config.too_late_drop,
+            periodic_nak: config.periodic_nak,
+            window,
+            read_delay_max: config.read_delay_max,
+            next: first,
+            gaps: Gaps::new(gaps),
+            history: History::new(window),
+            playout,
+            reorder_tolerance: config.reorder_tolerance_max,
+            reorder_tolerance_max: config.reorder_tolerance_max,
+            in_order_count: 0,
+            nak_pending: false,
+            nak_at: Time::NEVER,
+            acks: Acks::new(first),
+            rtt: Rtt::default(),
+            rates: RateEstimator::default(),
+            last_arrival_at: Time::ZERO,
+            statistics: ReceiverStatistics {
+                ms_rcv_tsb_pd_delay: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX),
+                ..ReceiverStatistics::default()
+            },
+        }
+    }
+
+    /// Handles a data packet that arrived at `at`. Packets must be passed in order of arrival:
+    /// whether a packet is in time depends on its arrival, however late it is read.
+    pub fn data(&mut self, header: &DataHeader, payload: &[u8], at: Time) -> PacketStatus {
+        let at = at.max(self.last_arrival_at);
+        self.last_arrival_at = at;
+        let count = &mut self.statistics;
+        count.pkt_recv += 1;
+        count.byte_recv += (HEADER + payload.len()) as u64;
+        count.pkt_rcv_retrans += u64::from(header.retransmitted);
+        let is_out_of_order = header.retransmitted || header.sequence.is_before(self.next);
+        self.rates
+            .packet(header.sequence, payload.len(), at, is_out_of_order);
+        self.expire(at);
+        if let Some(tsbpd) = &mut self.tsbpd {
+            tsbpd.detect_wrap(header.timestamp);
+        }
+        let due = self.due_of(header.timestamp);
+        let sequence = header.sequence;
+        let status = match u32::try_from(sequence.distance_from(self.next)) {
+            Ok(ahead) => self.receive_ahead(sequence, ahead, due, at),
+            Err(_) => self.receive_behind(header, due, at),
+        };
+        match status {
+            PacketStatus::New { .. } => {
+                self.history.insert(sequence);
+                self.acks.packets_since_full += 1;
+                self.statistics.pkt_recv_unique += 1;
+                self.statistics.byte_recv_unique += payload.len() as u64;
+                if let Some(playout) = &mut self.playout {
+                    playout.insert(header, due.unwrap_or(at), payload);
+                }
+            }
+            PacketStatus::Duplicate => self.statistics.pkt_rcv_duplicate += 1,
+            PacketStatus::Belated { by } => {
+                self.statistics.pkt_rcv_belated += 1;
+                self.statistics.us_rcv_belated += by.as_micros() as u64;
+            }
+            PacketStatus::BeyondWindow => self.statistics.pkt_rcv_beyond_window += 1,
+        }
+        status
+    }
+
+    /// Handles a packet that is `ahead` packets after the expected one.
+    #[inline]
+    fn receive_ahead(
+        &mut self,
+        sequence: SeqNumber,
+        ahead: u32,
+        due: Option<Time>,
+        at: Time,
+    ) -> PacketStatus {
+        if !self.is_within_window(sequence) {
+            return PacketStatus::BeyondWindow;
+        }
+        self.history.forget(self.next, ahead + 1);
+        let new = PacketStatus::New {
+            recovered: false,
+            due,
+        };
+        if ahead > 0 {
+            self.add_gap(sequence, self.deadline(due, at));
+        } else {
+            self.record_in_order();
+        }
+        self.next = sequence.next();
+        if self.reorder_tolerance_max > 0 {
+            self.decrement_reorder_wait();
+        }
+        new
+    }
+
+    /// True if a packet is within the window.
+    fn is_within_window(&self, sequence: SeqNumber) -> bool {
+        let begin = self.playout.as_ref().map_or(self.next, Playout::next);
+        u32::try_from(sequence.distance_from(begin)).is_ok_and(|ahead| ahead < self.window)
+    }
+
+    /// Deadline of packets that are missing before one that arrived at `at` and is due at `due`.
+    fn deadline(&self, due: Option<Time>, at: Time) -> Time {
+        let due = due.filter(|_| self.too_late_drop);
+        due.map_or(Time::NEVER, |due| due.max(at))
+    }
+
+    /// Adds a gap from the expected packet up to the one before `end`.
+    #[cold]
+    fn add_gap(&mut self, end: SeqNumber, deadline: Time) {
+        let range = LossRange {
+            first: self.next,
+            last: end.minus(1),
+        };
+        self.statistics.pkt_rcv_loss += u64::from(range.count());
+        let dropped = self.gaps.push(Gap {
+            range,
+            deadline,
+            // `decrement_reorder_wait` subtracts one for the packet that has just arrived.
+            reorder_wait: self.reorder_tolerance.saturating_add(1),
+            requested: false,
+        });
+        self.statistics.pkt_rcv_drop += u64::from(dropped);
+        if self.reorder_tolerance_max == 0 {
+            self.nak_pending = true;
+        }
+    }
+
+    /// Lowers the reorder tolerance after enough packets in order.
+    #[inline]
+    fn record_in_order(&mut self) {
+        if self.reorder_tolerance > 0 {
+            self.in_order_count += 1;
+            if self.in_order_count >= TOLERANCE_DECREASE_PACKETS {
+                self.in_order_count = 0;
+                self.reorder_tolerance -= 1;
+            }
+        }
+    }
+
+    /// Counts an arrived packet in the gaps that wait for reordered packets.
+    fn decrement_reorder_wait(&mut self) {
+        // Requested gaps precede those that are not, except for parts of a split gap.
+        for gap in self.gaps.iter_mut().rev().take_while(|gap| !gap.requested) {
+            gap.reorder_wait = gap.reorder_wait.saturating_sub(1);
+            self.nak_pending |= gap.reorder_wait == 0;
+        }
+    }
+
+    /// Handles a packet before the highest that has arrived.
+    #[cold]
+    fn receive_behind(&mut self, header: &DataHeader, due: Option<Time>, at: Time) -> PacketStatus {
+        let sequence = header.sequence;
+        let deadline = self.deadline(due, at);
+        let Some((_, dropped)) = self.gaps.fill(sequence, deadline) else {
+            if self.history.contains(sequence, self.next) {
+                return PacketStatus::Duplicate;
+            }
+            let by = due.map_or(Duration::ZERO, |due| at.since(due));
+            return PacketStatus::Belated { by };
+        };
+        self.statistics.pkt_rcv_drop += u64::from(dropped);
+        let recovered = header.retransmitted;
+        if recovered {
+            self.statistics.pkt_rcv_recovered += 1;
+        } else {
+            self.statistics.pkt_rcv_reordered += 1;
+            self.in_order_count = 0;
+            let distance = self.next.distance_from(sequence).unsigned_abs() - 1;
+            self.reorder_tolerance = self
+                .reorder_tolerance
+                .max(distance.min(self.reorder_tolerance_max));
+        }
+        PacketStatus::New { recovered, due }
+    }
+
+    /// Gives up packets that are too late at `now`.
+    fn expire(&mut self, now: Time) {
+        let dropped = self.gaps.expire(now);
+        self.statistics.pkt_rcv_drop += u64::from(dropped);
+    }
+
+    /// Due time of a packet with that timestamp; `None` without TSBPD.
+    #[inline]
+    pub fn due_of(&self, timestamp: u32) -> Option<Time> {
+        self.tsbpd.as_ref().map(|tsbpd| tsbpd.due(timestamp))
+    }
+
+    /// Handles a control packet with its timestamp and arrival time. Packets other than ACKACKs and
+    /// drop requests are ignored. The packet may have arrived before data packets that were already
+    /// handled.
+    pub fn control(&mut self, control: &Control<'_>, timestamp: u32, arrived: Time) {
+        let at = arrived.max(self.last_arrival_at);
+        self.last_arrival_at = at;
+        match *control {
+            Control::AckAck { number } => {
+                self.statistics.pkt_recv_ackack += 1;
+                let Some(rtt) = self.acks.handle_ackack(number, arrived) else {
+                    self.statistics.pkt_recv_foreign_ackack += 1;
+                    return;
+                };
+                self.rtt.measure(rtt);
+                if let Some(tsbpd) = &mut self.tsbpd {
+                    tsbpd.add_drift_sample(timestamp, arrived, rtt);
+                }
+            }
+            Control::DropRequest { first, last, .. } => {
+                self.statistics.pkt_recv_drop_request += 1;
+                self.handle_drop_request(LossRange { first, last }, at);
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_drop_request(&mut self, range: LossRange, at: Time) {
+        self.expire(at);
+        let dropped = u64::from(self.gaps.drop_range(range));
+        self.statistics.pkt_rcv_drop += dropped;
+        let beyond = range.last.distance_from(self.next);
+        let (Ok(beyond), false) = (u32::try_from(beyond), self.next.is_before(range.first)) else {
+            if self.next.is_before(range.first) {
+                // The packets before the range would become an unknown gap.
+                self.statistics.pkt_recv_refused_drop_request += 1;
+            }
+            return;
+        };
+        if !self.is_within_window(range.last) {
+            self.statistics.pkt_recv_refused_drop_request += 1;
+            return;
+        }
+        let count = beyond + 1;
+        self.history.forget(self.next, count);
+        self.next = range.last.next();
+        self.statistics.pkt_rcv_loss += u64::from(count);
+        self.statistics.pkt_rcv_drop += u64::from(count);
+    }
+
+    /// Sequence number before which all packets have arrived or were given up.
+    pub fn acknowledged(&self) -> SeqNumber {
+        self.gaps.first().map_or(self.next, |gap| gap.range.first)
+    }
+
+    /// True if a packet made a NAK or a light acknowledgement due.
+    #[inline]
+    pub fn feedback_is_due(&self) -> bool {
+        self.nak_pending || self.acks.packets_since_full >= self.acks.next_light_at_packets()
+    }
+
+    /// Time of the next periodic NAK.
+    pub fn periodic_nak_at(&self) -> Time {
+        match self.periodic_nak && self.gaps.first().is_some() {
+            true => self.nak_at,
+            false => Time::NEVER,
+        }
+    }
+
+    /// Time at which [`Receiver::write_next`] has a packet to send, or a packet is given up.
+    pub fn due(&self) -> Time {
+        if self.feedback_is_due() {
+            return self.last_arrival_at;
+        }
+        let ack = self.acks.due(self.acknowledged(), self.rtt.timeout());
+        let Some(gap) = self.gaps.first() else {
+            return ack;
+        };
+        let given_up = gap.deadline + self.read_delay_max + Duration::from_nanos(1);
+        ack.min(self.periodic_nak_at()).min(given_up)
+    }
+
+    /// Appends the next control packet that is due, as one datagram. Returns `false` if none is
+    /// due.
+    pub fn write_next(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        let known = now
+            .as_nanos()
+            .saturating_sub(self.read_delay_max.as_nanos() as u64);
+        self.expire(Time::from_nanos(known));
+        self.write_nak(now, out) || self.write_ack(now, out)
+    }
+
+    fn header(&self, now: Time) -> ControlHeader {
+        ControlHeader {
+            timestamp: self.clock.timestamp(now),
+            destination: self.peer,
+        }
+    }
+
+    /// Interval of periodic NAKs (SRT, 4.8.2). Without TSBPD, libsrt waits longer for the
+    /// retransmission.
+    fn nak_interval(&self) -> Duration {
+        match self.tsbpd {
+            Some(_) => (self.rtt.timeout() / 2).max(NAK_INTERVAL_MIN),
+            None => self.rtt.timeout().max(NAK_INTERVAL_UNTIMED_MIN),
+        }
+    }
+
+    fn write_nak(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        let header = self.header(now);
+        let named = if std::mem::take(&mut self.nak_pending) {
+            if !self.gaps.iter().any(|gap| gap.requested) {
+                self.nak_at = now + self.nak_interval();
+            }
+            let is_patient = self.reorder_tolerance_max > 0;
+            let fresh = |gap: &Gap| !gap.requested && (!is_patient || gap.reorder_wait == 0);
+            let ranges = self.gaps.iter().filter(|gap| fresh(gap));
+            let named = write_nak(header, ranges.map(|gap| gap.range), out);
+            let mut marked = 0;
+            for gap in self.gaps.iter_mut().filter(|gap| fresh(gap)) {
+                marked += u64::from(gap.range.count());
+                // The next NAK has the ranges that did not fit into this one.
+                if marked > named {
+                    self.nak_pending = true;
+                    break;
+                }
+                gap.requested = true;
+            }
+            named
+        } else if self.periodic_nak && self.gaps.missing() > 0 && now >= self.nak_at {
+            self.nak_at = now + self.nak_interval();
+            let ranges = self.gaps.iter().filter(|gap| gap.requested);
+            write_nak(header, ranges.map(|gap| gap.range), out)
+        } else {
+            0
+        };
+        self.statistics.pkt_sent_nak += u64::from(named > 0);
+        self.statistics.pkt_asked += named;
+        named > 0
+    }
+
+    fn write_ack(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        let next = self.acknowledged();
+        let full = now >= self.acks.due(next, self.rtt.timeout());
+        if !full && self.acks.packets_since_full < self.acks.next_light_at_packets() {
+            return false;
+        }
+        let (number, report) = if full {
+            let rates = self.rates.now();
+            let report = AckReport {
+                rtt: self.rtt.smoothed(),
+                rtt_variance: self.rtt.variance(),
+                free_packets: self.free_packets(),
+                rates: Some(rates),
+            };
+            (self.acks.record_full(next, now), Some(report))
+        } else {
+            self.acks.light_since_full += 1;
+            self.statistics.pkt_sent_light_ack += 1;
+            (0, None)
+        };
+        self.statistics.pkt_sent_ack += 1;
+        let ack = Ack {
+            number,
+            next,
+            report,
+        };
+        Control::Ack(ack).write(self.header(now), out);
+        true
+    }
+
+    /// Free space of the receive buffer, in packets. If packets are not kept, the space is computed
+    /// as if packets behind the first gap waited.
+    fn free_packets(&self) -> u32 {
+        let begin = match &self.playout {
+            Some(playout) => playout.next(),
+            None => self.acknowledged(),
+        };
+        self.window
+            .saturating_sub(self.next.distance_from(begin).unsigned_abs())
+            .max(2)
+    }
+
+    /// Returns the next packet in order, if it is due and all packets before it were delivered or
+    /// given up. Always returns `None` if packets are not kept.
+    pub fn deliver(&mut self, now: Time) -> Option<Delivered<'_>> {
+        self.expire(now);
+        let end = self.acknowledged();
+        let playout = self.playout.as_mut()?;
+        playout.skip(end);
+        playout.deliver(now)
+    }
+
+    /// Earliest time at which [`Receiver::deliver`] may return a packet, as far as known.
+    pub fn delivery_due(&self) -> Option<Time> {
+        let playout = self.playout.as_ref()?;
+        let gap = self.gaps.first();
+        match playout.due() {
+            Some(due) => Some(due),
+            // The missing packet is already given up, so the one behind it may be due.
+            None if playout.next() != self.acknowledged() => Some(self.last_arrival_at),
+            None => gap.map(|gap| gap.deadline + Duration::from_nanos(1)),
+        }
+    }
+
+    /// Gives up missing packets at the end of the connection.
+    pub fn finish(&mut self, at: Time) {
+        self.expire(at);
+        self.statistics.pkt_rcv_drop += u64::from(self.gaps.clear());
+    }
+
+    /// Negotiated latency; zero without TSBPD.
+    pub fn latency(&self) -> Duration {
+        self.latency
+    }
+
+    /// Counters without the current state.
+    pub fn counters(&self) -> &ReceiverStatistics {
+        &self.statistics
+    }
+
+    /// Counters and the current state.
+    pub fn statistics(&self) -> ReceiverStatistics {
+        ReceiverStatistics {
+            pkt_rcv_missing: self.gaps.missing().into(),
+            pkt_rcv_buf: self.playout.as_ref().map_or(0, Playout::held).into(),
+            us_rtt: self.rtt.smoothed().into(),
+            us_rtt_var: self.rtt.variance().into(),
+            ..self.statistics
+        }
+    }
+
+    /// Memory in bytes.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        let playout = self.playout.as_ref().map_or(0, Playout::bytes);
+        size_of::<Receiver>()
+            + playout
+            + self.gaps.bytes()
+            + self.history.bytes()
+            + self.acks.bytes()
+    }
+}

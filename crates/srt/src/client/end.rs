@@ -1,0 +1,301 @@
+//! End of a client.
+
+use std::time::Duration;
+
+use measure::Time;
+
+use super::player_sink::PlayerSink;
+use super::{Client, Phase};
+use crate::codec::packet::Control;
+use crate::failure::Failure;
+use kit::connect_failure::ConnectFailure;
+use kit::media::silence;
+use kit::media::ts::metrics as ts;
+use kit::viewer::Viewing;
+use session::{Context, Note, Outcome, Output, Sinks, StreamRow};
+
+/// Minimum time that a stopped client must have waited for an answer or for media before the wait
+/// counts as a failure of the server: well above what a working server takes, and below what a
+/// viewer tolerates.
+const FAILED_WAIT_MIN: Duration = Duration::from_secs(1);
+
+impl Client {
+    fn has_played(&self) -> bool {
+        self.media_seen.first.is_some()
+    }
+
+    /// Handles a shutdown by the server.
+    pub(super) fn peer_shut_down(&mut self, cx: &mut Context<'_>, at: Time) {
+        let failure = match self.phase {
+            Phase::Publishing | Phase::Finishing => Failure::ShutdownInPublishing,
+            _ if !self.has_played() => Failure::ShutdownBeforeMedia,
+            _ if self.publisher.has_left() => return self.finish(cx, Outcome::Completed),
+            _ => Failure::PeerShutdown,
+        };
+        let detail = format!(
+            "the server shut the connection down {} ({})",
+            self.describe_progress(at),
+            self.describe_addresses()
+        );
+        match failure {
+            Failure::PeerShutdown => {
+                let failure = failure.with(detail);
+                let outcome = Outcome::EndedByServer {
+                    at,
+                    in_order: true,
+                    failure,
+                };
+                self.finish(cx, outcome);
+            }
+            _ => self.fail(cx, failure, detail),
+        }
+    }
+
+    /// Handles the end of the flow: everything is acknowledged, dropped or too late, or the flow
+    /// cannot send.
+    pub(super) fn handle_flow_end(&mut self, cx: &mut Context<'_>) {
+        if self.phase == Phase::Publishing {
+            let detail = format!("sending failed ({})", self.describe_addresses());
+            self.fail(cx, Failure::NotSent, detail);
+        }
+        self.messages_settled(cx.now);
+    }
+
+    /// Describes the progress of the client.
+    pub(super) fn describe_progress(&self, now: Time) -> String {
+        match (self.media_seen.first, self.phase) {
+            (Some(first), _) => format!("after {:.3} s of media", now.since(first).as_secs_f64()),
+            (_, Phase::Playing) => "before any media".to_owned(),
+            (_, Phase::Publishing | Phase::Finishing) => "while the client published".to_owned(),
+            _ => "within the handshake".to_owned(),
+        }
+    }
+
+    /// Checks whether awaited media has arrived, if the check is due.
+    pub(super) fn check_timeouts(&mut self, cx: &mut Context<'_>) {
+        if self.check.is_none_or(|check| cx.now < check) {
+            return;
+        }
+        match self.phase {
+            Phase::Playing => self.check_for_media(cx),
+            Phase::Finishing => self.finish(cx, Outcome::Stopped),
+            _ => self.check = None,
+        }
+    }
+
+    fn check_for_media(&mut self, cx: &mut Context<'_>) {
+        let Some(last) = self.media_seen.last else {
+            let detail = self.no_media_detail(&self.config.no_media.to_string());
+            return self.fail(cx, Failure::NoMedia, detail);
+        };
+        let until = last + self.config.silence.0;
+        if cx.now < until {
+            self.check = Some(until);
+            return;
+        }
+        if self.publisher.has_left() {
+            return self.finish(cx, Outcome::Completed);
+        }
+        let detail = format!(
+            "no media for {}, {} ({})",
+            self.config.silence,
+            self.describe_progress(last),
+            self.describe_addresses()
+        );
+        self.fail(cx, Failure::MediaStopped, detail);
+    }
+
+    fn no_media_detail(&self, within: &str) -> String {
+        format!(
+            "no media within {within} after the handshake ({})",
+            self.describe_addresses()
+        )
+    }
+
+    /// Shuts down gracefully before `until`.
+    pub(super) fn stop(&mut self, cx: &mut Context<'_>, until: Time) {
+        if let Some((failure, detail)) = self
+            .failed_wait(cx.now)
+            .or_else(|| self.stopped_media(cx.now))
+        {
+            return self.fail(cx, failure, detail);
+        }
+        if until > cx.now && self.finish_publishing(cx, until) {
+            return;
+        }
+        if self.phase == Phase::Finishing && until > cx.now {
+            return;
+        }
+        self.finish(cx, Outcome::Stopped);
+    }
+
+    /// Failure of a server that the client has waited for. Without it, a run that is shorter than
+    /// the timeouts would pass against a silent server.
+    fn failed_wait(&self, now: Time) -> Option<(Failure, String)> {
+        let waited = now.since(self.waiting_since);
+        if waited < FAILED_WAIT_MIN {
+            return None;
+        }
+        let within = format!(
+            "{:.3} s (until the client was stopped)",
+            waited.as_secs_f64()
+        );
+        match self.phase {
+            Phase::Playing if !self.has_played() => {
+                Some((Failure::NoMedia, self.no_media_detail(&within)))
+            }
+            Phase::Handshake => Some((
+                Failure::HandshakeTimeout,
+                format!(
+                    "handshake not completed in {within} ({})",
+                    self.describe_addresses()
+                ),
+            )),
+            Phase::Opening => Some((
+                ConnectFailure::TimedOut.into(),
+                format!(
+                    "address not resolved in {within} ({})",
+                    self.describe_addresses()
+                ),
+            )),
+            _ => None,
+        }
+    }
+
+    /// Failure if media has stopped for longer than its earlier gaps explain.
+    fn stopped_media(&self, now: Time) -> Option<(Failure, String)> {
+        let (first, last) = self.media_seen.first.zip(self.media_seen.last)?;
+        if self.publisher.has_left() {
+            return None;
+        }
+        let (came, silent) = (last.since(first), now.since(last));
+        let bound = silence::bound(came, self.media_seen.longest_gap, self.config.silence.0);
+        (silent >= bound).then(|| {
+            let detail = format!(
+                "no media for {:.3} s until the client was stopped ({})",
+                silent.as_secs_f64(),
+                self.describe_addresses()
+            );
+            (Failure::MediaStopped, detail)
+        })
+    }
+
+    pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
+        if matches!(failure, Failure::MediaStopped | Failure::PeerIdle)
+            && let Some(sink) = self.player
+            && let Some(receiver) = cx.sinks.get::<PlayerSink>(sink).receiver()
+        {
+            receiver.fell_silent(cx.now, cx.recorder);
+        }
+        self.finish(cx, Outcome::Failed(failure.with(detail)));
+    }
+
+    /// Ends the client, and reports its figures.
+    pub(super) fn finish(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        let outcome = self.judge_media(cx, outcome);
+        let is_connected = matches!(
+            self.phase,
+            Phase::Playing | Phase::Publishing | Phase::Finishing
+        );
+        if is_connected {
+            let header = self.header(cx.now);
+            cx.transmit(self.channel, None, |out| {
+                Control::Shutdown.write(header, out)
+            });
+        }
+        let waited = self.phase == Phase::Finishing;
+        self.phase = Phase::Ended;
+        self.check = None;
+        self.end_publishing(cx, waited);
+        let total_sent = self
+            .publisher
+            .final_counts()
+            .filter(|_| matches!(outcome, Outcome::Completed | Outcome::EndedByServer { .. }));
+        if let Some(sink) = self.player
+            && let Some(receiver) = cx.sinks.get::<PlayerSink>(sink).receiver()
+        {
+            receiver.finish(cx.now, total_sent, cx.recorder);
+        }
+        if self.publishing.is_none() {
+            let delivery = self.player.and_then(|sink| {
+                let receiver = cx.sinks.get::<PlayerSink>(sink).receiver()?;
+                Some(receiver.delivery())
+            });
+            let viewing = Viewing {
+                due: self.planned_start,
+                first_media: self.media_seen.first,
+                ended: cx.now,
+                delivery: delivery.unwrap_or_default(),
+            };
+            let service = self.config.served_well.judge(&viewing);
+            cx.out.push_back(Output::Viewed(service));
+        }
+        let rows = self.rows(cx.sinks);
+        if !rows.is_empty() {
+            cx.out.push_back(Output::Streams(rows));
+        }
+        if let Some(sink) = self.player.take() {
+            cx.sinks.remove::<PlayerSink>(sink);
+        }
+        cx.out.push_back(Output::Ended(outcome));
+    }
+
+    /// Judges the picture and sound of a stream that has not failed: fails the client if there was
+    /// no picture, and counts video or audio that was silent while the rest of the stream arrived.
+    fn judge_media(&self, cx: &mut Context<'_>, outcome: Outcome) -> Outcome {
+        let is_failed = matches!(outcome, Outcome::Failed(_));
+        let Some(sink) = self.player.filter(|_| !is_failed) else {
+            return outcome;
+        };
+        let receiver = cx.sinks.get::<PlayerSink>(sink).receiver();
+        let Some(checker) = receiver.as_ref().and_then(|receiver| receiver.checker()) else {
+            return outcome;
+        };
+        if let Some(time) = checker.without_picture() {
+            let detail = format!(
+                "no random-access point in {:.3} s of video, so no picture ({})",
+                time.as_secs_f64(),
+                self.describe_addresses()
+            );
+            return Outcome::Failed(Failure::NoPicture.with(detail));
+        }
+        // Video and audio may differ in length in a stream that has ended.
+        let is_live = outcome == Outcome::Stopped;
+        for silent in checker
+            .silent_media()
+            .filter(|silent| is_live || silent.never_arrived())
+        {
+            cx.recorder.add(ts::STREAMS_SILENT, 1);
+            cx.out.push_back(Output::Note(Note {
+                kind: "silent_stream",
+                text: format!("{silent}: {}", self.url),
+            }));
+        }
+        outcome
+    }
+
+    pub(super) fn rows(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
+        let receiver = self
+            .player
+            .map(|sink| sinks.get::<PlayerSink>(sink).receiver());
+        let row = receiver
+            .flatten()
+            .map(|receiver| receiver.row(self.url.to_string()));
+        row.flatten().map(StreamRow::new).into_iter().collect()
+    }
+
+    /// Local and remote address, for details of failures.
+    pub(super) fn describe_addresses(&self) -> String {
+        let addresses = match self.addresses {
+            Some((local, Some(remote))) => format!("{local} to {remote}"),
+            _ => format!("{}:{}", self.url.host(), self.url.port()),
+        };
+        match self.foreign_source {
+            Some(from) => format!("{addresses}; datagrams came from {from}, which do not count"),
+            None => addresses,
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Command line of the reference server, `serve srt`: its flags and its report.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use measure::Catalogue;
+use measure::human::{count, plural};
+use measure::units::{BitRate, Size, TimeSpan};
+use serde::Serialize;
+
+use super::{ServedClient, Server, ServerConfig, ServerFaults};
+use crate::arq::message_flow::MessageSource;
+use crate::config;
+use crate::crypto::Passphrase;
+use crate::url::DEFAULT_PORT;
+use kit::media::source::SourceConfig;
+use kit::reference::{
+    Demo, Flag, FlagValue, Flags, Occurrence, ReferenceServer, RunningServer, Second, Section,
+    ServerSettings, Tally, check_parse, common, to_line,
+};
+use session::Record;
+
+pub(crate) static SERVER: ReferenceServer = ReferenceServer {
+    title: "reference server",
+    about: "SRT: plays a transport stream, or messages, under any stream id, and relays what \
+            clients publish",
+    flags: FLAGS,
+    own_descriptor_tables: false,
+    read,
+    demo: Some(Demo {
+        url: "srt://127.0.0.1:{port}?streamid=demo",
+        clients: 100,
+        bitrate: "500kbps",
+    }),
+};
+
+const FLAGS: &[Flag] = {
+    use Section::{Faults, Listening, Media, Output, Service};
+    &[
+        Flag::new(
+            Listening,
+            common::PORT,
+            FlagValue::Number("PORT", 0, 65_535),
+            "UDP port to listen on; 0 for any free port",
+        )
+        .default("9000"),
+        Flag::new(
+            Listening,
+            common::LISTEN,
+            FlagValue::Text("ADDRESS", check_parse::<IpAddr>),
+            "Addresses to listen on",
+        )
+        .default("127.0.0.1")
+        .times(Occurrence::Listed),
+        Flag::new(
+            Media,
+            "streams",
+            FlagValue::Number("NUMBER", 1, 100_000),
+            "Number of streams, in addition to those that clients publish: stream1, stream2 and \
+             so on [default: any stream id is valid, and so is none]",
+        ),
+        Flag::new(
+            Media,
+            "bitrate",
+            FlagValue::Text("RATE", check_parse::<BitRate>),
+            "Bit rate of the transport stream, or of the messages",
+        )
+        .default("2Mbps"),
+        Flag::new(
+            Media,
+            "messages",
+            FlagValue::Text("SIZE", check_parse::<Size>),
+            "Carry messages instead of live media, and send messages of this size, as \
+             srt-live-transmit with transtype=file&messageapi=1 [default: live media]",
+        ),
+        Flag::new(
+            Media,
+            "unordered",
+            FlagValue::Nothing,
+            "Allow messages to be delivered before others that are missing",
+        )
+        .requires(&["messages"]),
+        Flag::new(
+            Media,
+            "message-ttl",
+            FlagValue::Text("TIME", check_parse::<TimeSpan>),
+            "Time after which a message is dropped that the client has not acknowledged [default: \
+             never]",
+        )
+        .requires(&["messages"]),
+        Flag::new(
+            Media,
+            "length",
+            FlagValue::Text("TIME", check_parse::<TimeSpan>),
+            "Length of the media [default: endless]",
+        ),
+        Flag::new(
+            Service,
+            "latency",
+            FlagValue::Text("TIME", check_parse::<TimeSpan>),
+            "Minimum latency",
+        )
+        .default("120ms"),
+        Flag::new(
+            Service,
+            "passphrase",
+            FlagValue::Text("WORDS", |text| match Passphrase::new(text) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            }),
+            "Passphrase that callers need [default: no encryption]",
+        ),
+        Flag::new(
+            Faults,
+            "fault",
+            FlagValue::any("FAULT"),
+            "Inject a fault; may be repeated: handshake=silent (or unfinished, malformed), \
+             reject=2404 (or another code), lose=1% (of first transmissions), lose-again=10% (of \
+             retransmissions), duplicate=1%, reorder=1%, corrupt=1%, stall=5s+1s, stop=5s (no more \
+             media), silent=5s (no packets at all), close=5s",
+        )
+        .times(Occurrence::Any),
+        Flag::new(
+            Faults,
+            "seed",
+            FlagValue::Number("SEED", 0, u64::MAX),
+            "Seed of everything random",
+        )
+        .default("1"),
+        Flag::new(
+            Service,
+            common::MAX_SESSIONS,
+            FlagValue::Number("NUMBER", 1, 1_000_000),
+            common::MAX_SESSIONS_HELP,
+        )
+        .default("5000"),
+        Flag::new(
+            Output,
+            common::REPORT,
+            FlagValue::File,
+            "Write a report on each connection to this file, as JSON lines",
+        ),
+    ]
+};
+
+fn read(flags: &Flags) -> Result<Box<dyn ServerSettings>, String> {
+    let mut faults = ServerFaults::default();
+    for text in flags.all("fault") {
+        faults.add(text)?;
+    }
+    let TimeSpan(latency) = flags.value("latency");
+    if latency > Duration::from_millis(config::LATENCY_MAX_MS) {
+        let most = config::LATENCY_MAX_MS;
+        return Err(format!("--latency is at most {most}ms"));
+    }
+    let source = SourceConfig {
+        bitrate: flags.get("bitrate"),
+        ..SourceConfig::default()
+    };
+    let messages = messages(flags, &source)?;
+    if messages.is_none() {
+        config::check_source(&source)?;
+    }
+    let passphrase = flags.text("passphrase").map(Passphrase::new);
+    Ok(Box::new(ServerConfig {
+        source,
+        messages,
+        streams: flags.get("streams"),
+        length: flags.get("length").map(|TimeSpan(length)| length),
+        latency,
+        passphrase: passphrase.transpose().map_err(|error| error.to_string())?,
+        faults,
+        seed: flags.value("seed"),
+        ..ServerConfig::default()
+    }))
+}
+
+fn messages(flags: &Flags, source: &SourceConfig) -> Result<Option<MessageSource>, String> {
+    let Some(size) = flags.get::<Size>("messages") else {
+        return Ok(None);
+    };
+    config::check_message_size(size).map_err(|text| format!("--messages {text}"))?;
+    config::check_messages_source(source)?;
+    let ttl = flags.get("message-ttl").map(|TimeSpan(ttl)| ttl);
+    if ttl.is_some_and(|ttl| ttl.is_zero()) {
+        return Err("--message-ttl must be longer than 0s".to_owned());
+    }
+    Ok(Some(MessageSource {
+        size: usize::try_from(size.0).unwrap_or(usize::MAX),
+        bits_per_second: source.generated_bitrate(),
+        in_order: !flags.has("unordered"),
+        ttl,
+    }))
+}
+
+impl ServerSettings for ServerConfig {
+    fn server(self: Box<Self>, wall_clock: Duration) -> Result<Box<dyn RunningServer>, String> {
+        let config = ServerConfig {
+            wall_clock,
+            ..*self
+        };
+        Ok(Box::new(Server::new(config)?))
+    }
+}
+
+impl RunningServer for Server {
+    fn catalogue(&self) -> Catalogue {
+        Server::catalogue(self)
+    }
+
+    fn seed(&self) -> u64 {
+        self.config().seed
+    }
+
+    fn url(&self, address: SocketAddr, _tls: bool) -> String {
+        format!("srt://{address}?streamid=stream1")
+    }
+
+    fn endpoint(&self, worker: u32) -> Option<Box<dyn session::Endpoint>> {
+        Some(Server::endpoint(self, worker))
+    }
+
+    fn tally(&self, _clock_monotonic_nanos: i64) -> Box<dyn Tally> {
+        Box::new(ServerTotals::default())
+    }
+}
+
+/// Totals of all connections: the last line of the server's report.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct ServerTotals {
+    /// Connections that have ended.
+    connections: u64,
+    /// Connections that were rejected.
+    rejected: u64,
+    /// Connections that published.
+    published: u64,
+    /// First transmissions to players, including those left out on purpose.
+    sent: u64,
+    /// Retransmissions to players.
+    sent_again: u64,
+    /// First transmissions and retransmissions left out on purpose.
+    left_out: u64,
+    /// Packets of publishers that arrived in time.
+    received: u64,
+    /// Packets of publishers that were given up.
+    lost: u64,
+    /// Messages sent to players, and messages received whole from publishers.
+    messages_sent: u64,
+    messages_received: u64,
+}
+
+impl ServerTotals {
+    fn messages(&self) -> String {
+        if self.messages_sent == 0 && self.messages_received == 0 {
+            return String::new();
+        }
+        format!(
+            "; {} messages sent, {} received whole",
+            count(self.messages_sent as f64),
+            count(self.messages_received as f64),
+        )
+    }
+}
+
+impl Tally for ServerTotals {
+    fn second(&mut self, _: Second<'_>) -> Option<String> {
+        None
+    }
+
+    fn session_ended(&mut self, done: Record) -> Option<String> {
+        let client = done.downcast::<ServedClient>()?;
+        self.connections += 1;
+        self.rejected += u64::from(client.rejected.is_some());
+        self.published += u64::from(client.published);
+        self.sent += client.sent.first;
+        self.sent_again += client.sent.again;
+        self.left_out += client.wrongs.left_out + client.wrongs.left_out_again;
+        if let Some(messages) = &client.messages {
+            self.messages_sent += messages.sent.map_or(0, |sent| sent.taken);
+            self.messages_received += messages.received.map_or(0, |received| received.whole);
+        }
+        if let Some(receiver) = &client.receiver {
+            self.received += receiver.pkt_recv_unique;
+            self.lost += receiver.pkt_rcv_drop;
+        }
+        Some(to_line(client.as_ref()))
+    }
+
+    fn progress(&self) -> String {
+        format!(
+            "{} ended, {} rejected, {} published: {} packets sent, {} retransmitted, {} \
+             left out; {} received, {} lost",
+            plural(self.connections as f64, "connection", "connections"),
+            count(self.rejected as f64),
+            count(self.published as f64),
+            count(self.sent as f64),
+            count(self.sent_again as f64),
+            count(self.left_out as f64),
+            count(self.received as f64),
+            count(self.lost as f64),
+        ) + &self.messages()
+    }
+
+    fn result(&self) -> Vec<String> {
+        vec![format!("served: {}", self.progress())]
+    }
+
+    fn final_line(&self) -> String {
+        to_line(&serde_json::json!({ "served": self }))
+    }
+}
+
+const _: () = assert!(DEFAULT_PORT == 9000);

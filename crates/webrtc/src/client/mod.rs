@@ -1,0 +1,710 @@
+//! WebRTC client: signalling over one connection, or two with Janus over HTTP, and media over
+//! PeerConnections with a socket each.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::Time;
+
+use super::certificate::Certificate;
+use super::config::{ClientConfig, Layer};
+use super::signalling::janus::{self, Janus, Subscribe};
+use super::signalling::livekit::{self, LiveKit};
+use super::signalling::whip::{self, Whip};
+use super::signalling::{
+    CommonSettings, Direction, Signalling, SignallingAction, SignallingContext, SignallingTarget,
+};
+use super::url::{Resource, Url};
+use kit::connect_failure::ConnectFailure;
+use kit::media::rtp::StreamSummary;
+use kit::media::source::{MediaSource, SIMULCAST_LAYERS, SourceConfig};
+use kit::media::talk::TurnSchedule;
+use kit::metrics as clients;
+use kit::publication::Publisher;
+use kit::url::UrlError;
+use kit::viewer::Delivery;
+use session::seeds::derive_seed;
+use session::{
+    ArrivalTimes, ChannelError, ChannelId, CloseReason, Context, Input, MediaEvent, Note, Open,
+    Outcome, Output, Port, Session, Sinks, StreamRow,
+};
+
+mod congestion;
+mod feedback;
+mod link;
+mod negotiate;
+mod publish;
+mod shutdown;
+mod silent_streams;
+mod turn_relay;
+mod zap;
+
+use link::PeerLink;
+use publish::RtpFeed;
+use turn_relay::ReleasingRelay;
+
+/// Interval between receiver reports.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+/// Interval of checks for repeated NACKs. The first NACK for a gap does not wait for them.
+const NACK_CHECK_INTERVAL: Duration = Duration::from_millis(40);
+
+/// Time after the last BYE in which late packets are still accepted.
+const BYE_GRACE: Duration = Duration::from_millis(200);
+
+/// Granularity of deadlines while media flows. Deadlines are rounded up to a multiple of it, so
+/// that all clients of a worker wake up together.
+const DEADLINE_GRID: Duration = Duration::from_millis(20);
+
+/// Lifecycle of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Not started.
+    Idle,
+    Active,
+    /// The signalling ends the session, and TURN allocations are released.
+    Leaving,
+    Ended,
+}
+
+/// WebRTC client of one URL.
+#[derive(Debug)]
+pub struct Client {
+    /// Shared by all clients of the population.
+    config: Arc<ClientConfig>,
+    url: Url,
+    seed: u64,
+    certificate: Arc<Certificate>,
+    signalling: Box<dyn Signalling>,
+    /// Actions of the signalling that are still to be carried out.
+    actions: VecDeque<SignallingAction>,
+    phase: Phase,
+    /// Signalling connection, open or being opened.
+    channel: Option<ChannelId>,
+    /// Second signalling connection. Janus over HTTP uses it for events.
+    second_signalling_channel: Option<ChannelId>,
+    signalling_target: Option<SignallingTarget>,
+    last_channel: u32,
+    /// Local address of the first signalling connection. Sockets for media are bound to it.
+    local: Option<IpAddr>,
+    links: Vec<PeerLink>,
+    /// Plain RTP that is sent to a Janus mount point.
+    feed: Option<Box<RtpFeed>>,
+    /// TURN allocations that are being released. Their PeerConnections have ended.
+    releasing_relays: Vec<ReleasingRelay>,
+    /// True once the signalling has nothing more to send.
+    signalling_ended: bool,
+    source: Option<Arc<MediaSource>>,
+    /// Speaking schedule of the voice. `None` if audio is sent all the time.
+    talk_schedule: Option<Box<TurnSchedule>>,
+    /// SSRC of our receiver reports.
+    ssrc: u32,
+    /// CNAME of our streams and reports.
+    cname: String,
+    /// True after a channel change: the delays of a start are not measured.
+    is_later_channel: bool,
+    planned_start: Time,
+    started: Time,
+    /// True if media is available from the start, so that start-up delays are recorded. False for a
+    /// client that enters an empty room or only publishes.
+    expects_media_at_start: bool,
+    /// True once media is received or sent.
+    is_playing: bool,
+    /// Arrival of the first received media.
+    first_media: Option<Time>,
+    /// True once players were told that the stream is published.
+    published: bool,
+    /// Time of the next check for received media.
+    media_check_at: Option<Time>,
+    /// Time at which the client leaves because the server ended all streams (BYE).
+    leave_after_bye_at: Option<Time>,
+    /// Time since which media is expected. `None` while no one sends any to this client.
+    media_expected_since: Option<Time>,
+    /// Outcome, known once the client leaves.
+    outcome: Option<Outcome>,
+    /// End of the time that a leaving client has for its goodbye.
+    leave_deadline: Time,
+    /// Set if media stopped: packets missing up to this time count as lost.
+    loss_counted_until: Option<Time>,
+    /// Rows of streams that have ended, and what they delivered.
+    rows: Vec<StreamSummary>,
+    delivery: Delivery,
+    /// Wall-clock time at [`Time::ZERO`], since 1970.
+    wall_clock: Option<Duration>,
+    /// True if decrypted frames may carry time codes.
+    reads_time_codes: bool,
+    publisher: Publisher,
+}
+
+impl Client {
+    /// Creates a client of `url`.
+    ///
+    /// # Errors
+    /// [`UrlError`] if the URL is invalid.
+    pub fn new(
+        config: impl Into<Arc<ClientConfig>>,
+        url: &str,
+        seed: u64,
+        certificate: Arc<Certificate>,
+    ) -> Result<Client, UrlError> {
+        let (config, url) = (config.into(), Url::parse(url)?);
+        let common = CommonSettings {
+            request_timeout: config.request_timeout.0,
+            token: config.token.clone(),
+            user_agent: config.user_agent.clone(),
+            headers: config.headers.clone(),
+            seed: derive_seed(&[seed, 1]),
+        };
+        let signalling: Box<dyn Signalling> = match url.resource {
+            Resource::Whep | Resource::Whip => {
+                let direction = match url.resource {
+                    Resource::Whip => Direction::Send,
+                    _ => Direction::Receive,
+                };
+                let settings = whip::Settings {
+                    common,
+                    follow: config.follow,
+                    trickle: config.trickle,
+                };
+                Box::new(Whip::new(settings, url.endpoint.clone(), direction))
+            }
+            Resource::Room(_) | Resource::Mountpoint(_) => {
+                let settings = janus::Settings {
+                    common,
+                    place: url.resource.clone(),
+                    trickle: config.trickle,
+                    publishes: config.participate.is_some(),
+                    subscribe: config.subscribe,
+                    api_secret: config.api_secret.clone(),
+                    pin: config.pin.clone(),
+                    room: config.room_request(),
+                    substream: config.layer.map(|layer| u64::from(layer.number())),
+                    last_n: config.last_n.map(|count| count as usize),
+                    long_poll: url.long_poll,
+                };
+                Box::new(Janus::new(settings, url.endpoint.clone()))
+            }
+            Resource::LiveKit(ref room) => {
+                let size = config.participate.as_ref().and_then(|source| source.size);
+                let settings = livekit::Settings {
+                    common,
+                    room: room.clone(),
+                    key: config.api_key.clone().zip(config.api_secret.clone()),
+                    trickle: config.trickle,
+                    publishes: config.participate.is_some(),
+                    subscribes: config.subscribe != Subscribe::Nobody,
+                    size: size.map(|size| (size.width, size.height)),
+                    layers: config
+                        .participate
+                        .as_ref()
+                        .map_or_else(Vec::new, sent_layers),
+                    quality: config.layer.map(Layer::number),
+                };
+                Box::new(LiveKit::new(settings, url.endpoint.clone()))
+            }
+        };
+        let ssrc = derive_seed(&[seed, 2]) as u32;
+        let feeds = config.feed.is_some();
+        let expects = matches!(url.resource, Resource::Whep | Resource::Mountpoint(_)) && !feeds;
+        Ok(Client {
+            config,
+            url,
+            seed,
+            certificate,
+            signalling,
+            actions: VecDeque::new(),
+            phase: Phase::Idle,
+            channel: None,
+            second_signalling_channel: None,
+            signalling_target: None,
+            last_channel: 0,
+            local: None,
+            links: Vec::new(),
+            feed: None,
+            releasing_relays: Vec::new(),
+            signalling_ended: false,
+            source: None,
+            talk_schedule: None,
+            ssrc,
+            cname: format!("{:016x}", derive_seed(&[seed, 3])),
+            is_later_channel: false,
+            planned_start: Time::ZERO,
+            started: Time::ZERO,
+            expects_media_at_start: expects,
+            is_playing: false,
+            first_media: None,
+            published: false,
+            media_check_at: None,
+            media_expected_since: None,
+            leave_after_bye_at: None,
+            outcome: None,
+            leave_deadline: Time::NEVER,
+            loss_counted_until: None,
+            rows: Vec::new(),
+            delivery: Delivery::default(),
+            wall_clock: None,
+            reads_time_codes: false,
+            publisher: Publisher::default(),
+        })
+    }
+
+    /// Sets the media that the client publishes or feeds.
+    pub fn with_source(mut self, source: Arc<MediaSource>) -> Client {
+        self.signalling.set_fed_streams(RtpFeed::media(&source));
+        self.source = Some(source);
+        self
+    }
+
+    /// Sends audio as a voice with this speaking schedule.
+    pub(super) fn with_talk(mut self, talk: TurnSchedule) -> Client {
+        self.talk_schedule = Some(Box::new(talk));
+        self
+    }
+
+    /// Sets the wall-clock time at [`Time::ZERO`], since 1970. Published media is stamped with it.
+    pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
+        self.wall_clock = Some(wall_clock);
+        self.signalling.set_wall_clock(wall_clock);
+        self
+    }
+
+    /// Enables the search for time codes in decrypted frames.
+    pub fn with_time_codes(mut self) -> Client {
+        self.reads_time_codes = true;
+        self
+    }
+
+    fn next_channel(&mut self) -> ChannelId {
+        self.last_channel += 1;
+        ChannelId(self.last_channel)
+    }
+
+    fn is_leaving(&self) -> bool {
+        matches!(self.phase, Phase::Leaving | Phase::Ended)
+    }
+
+    /// Starts the signalling.
+    fn start_signalling(&mut self, cx: &mut Context<'_>) {
+        self.phase = Phase::Active;
+        self.media_check_at = None;
+        self.call_signalling(cx, |signalling, scope| signalling.begin(scope));
+    }
+
+    /// Calls the signalling. Its actions are carried out later, by [`Client::run_actions`].
+    fn call_signalling(
+        &mut self,
+        cx: &mut Context<'_>,
+        call: impl FnOnce(&mut dyn Signalling, &mut SignallingContext<'_>),
+    ) {
+        let mut scope = SignallingContext {
+            now: cx.now,
+            recorder: cx.recorder,
+            actions: &mut self.actions,
+        };
+        call(&mut *self.signalling, &mut scope);
+        self.media_expected_since = match self.signalling.expects_media() {
+            true => self.media_expected_since.or(Some(cx.now)),
+            false => None,
+        };
+    }
+
+    /// Carries out the actions of the signalling.
+    fn run_actions(&mut self, cx: &mut Context<'_>) {
+        while self.phase != Phase::Ended
+            && let Some(action) = self.actions.pop_front()
+        {
+            self.run_action(cx, action);
+        }
+    }
+
+    fn run_action(&mut self, cx: &mut Context<'_>, action: SignallingAction) {
+        match action {
+            SignallingAction::Connect(target) => self.connect(cx, target),
+            SignallingAction::ConnectSecond(_) if self.is_leaving() => {}
+            SignallingAction::ConnectSecond(target) => self.connect_second(cx, target),
+            SignallingAction::SendSecond(bytes) => {
+                if let Some(channel) = self.second_signalling_channel {
+                    let port = Port::Media;
+                    cx.out.push_back(Output::Send {
+                        channel,
+                        port,
+                        bytes,
+                    });
+                }
+            }
+            SignallingAction::Send(bytes) => {
+                if let Some(channel) = self.channel {
+                    let port = Port::Media;
+                    cx.out.push_back(Output::Send {
+                        channel,
+                        port,
+                        bytes,
+                    });
+                }
+            }
+            SignallingAction::Disconnect => {
+                for channel in [self.channel.take(), self.second_signalling_channel.take()] {
+                    cx.out
+                        .extend(channel.map(|channel| Output::Close { channel }));
+                }
+            }
+            SignallingAction::Left => self.signalling_has_ended(cx),
+            SignallingAction::Failed { failure, detail } => {
+                self.signalling_failed(cx, failure, detail)
+            }
+            SignallingAction::Note { kind, text } => {
+                cx.out.push_back(Output::Note(Note { kind, text }))
+            }
+            // A leaving client starts nothing new.
+            _ if self.is_leaving() => {}
+            SignallingAction::CreateOffer { peer, direction } => {
+                self.open_link(cx, peer, direction, None)
+            }
+            SignallingAction::AnswerOffer { peer, offer } => match self.link_index(peer) {
+                Some(at) => self.answer(cx, at, &offer),
+                None => self.open_link(cx, peer, Direction::Receive, Some(offer)),
+            },
+            SignallingAction::RemoteAnswer { peer, answer } => {
+                if let Some(at) = self.link_index(peer) {
+                    self.handle_answer(cx, at, &answer);
+                }
+            }
+            SignallingAction::RemoteCandidate { peer, candidate } => {
+                if let Some(at) = self.link_index(peer) {
+                    self.candidate(cx, at, &candidate);
+                }
+            }
+            SignallingAction::FeedTo { ports } => self.open_feed(cx, &ports),
+            SignallingAction::ExpectMedia => self.expects_media_at_start = true,
+            SignallingAction::DropPeer { peer } => {
+                if let Some(at) = self.link_index(peer) {
+                    self.close_link(cx, at);
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, cx: &mut Context<'_>, target: SignallingTarget) {
+        if let Some(channel) = self.channel.take() {
+            cx.out.push_back(Output::Close { channel });
+        }
+        let channel = self.next_channel();
+        self.channel = Some(channel);
+        let open = self.opening(&target);
+        self.signalling_target = Some(target);
+        cx.out.push_back(Output::Open { channel, open });
+    }
+
+    fn connect_second(&mut self, cx: &mut Context<'_>, target: SignallingTarget) {
+        if let Some(channel) = self.second_signalling_channel.take() {
+            cx.out.push_back(Output::Close { channel });
+        }
+        let channel = self.next_channel();
+        self.second_signalling_channel = Some(channel);
+        let open = self.opening(&target);
+        cx.out.push_back(Output::Open { channel, open });
+    }
+
+    fn opening(&self, target: &SignallingTarget) -> Open {
+        let SignallingTarget { host, port, secure } = target.clone();
+        let timeout = self.config.connect_timeout.0;
+        match secure {
+            true => Open::Tls {
+                host,
+                port,
+                timeout,
+                server_name: self.config.tls.server_name.clone(),
+            },
+            false => Open::Tcp {
+                host,
+                port,
+                timeout,
+            },
+        }
+    }
+
+    fn opened(&mut self, cx: &mut Context<'_>, channel: ChannelId, local: SocketAddr) {
+        if self.channel == Some(channel) {
+            if self.local.is_none() {
+                self.local = Some(session::udp_bind_address(local.ip()));
+                self.record_connected(cx);
+            }
+            return self.call_signalling(cx, |signalling, scope| signalling.connected(scope));
+        }
+        if self.second_signalling_channel == Some(channel) {
+            return self
+                .call_signalling(cx, |signalling, scope| signalling.second_connected(scope));
+        }
+        if self.feed_opened(cx, channel) {
+            return;
+        }
+        let mut links = self.links.iter();
+        if let Some(at) = links.position(|link| link.channel == channel) {
+            match &self.config.turn {
+                None => self.link_opened(cx, at, local),
+                Some(_) => self.relay_opened(cx, at),
+            }
+        }
+    }
+
+    fn open_failed(&mut self, cx: &mut Context<'_>, channel: ChannelId, error: ChannelError) {
+        if self.channel == Some(channel) || self.second_signalling_channel == Some(channel) {
+            match self.second_signalling_channel == Some(channel) {
+                true => self.second_signalling_channel = None,
+                false => self.channel = None,
+            }
+            let target = self.signalling_target.as_ref();
+            let target = target.map(|target| format!("{}:{}", target.host, target.port));
+            let detail = format!("{error} ({})", target.unwrap_or_default());
+            if self.is_leaving() {
+                self.goodbye_unanswered(cx, &detail);
+                return self.signalling_has_ended(cx);
+            }
+            let failure = ConnectFailure::from(error);
+            return self.fail(cx, failure.into(), detail);
+        }
+        if self.feed_failed(cx, channel, error) {
+            return;
+        }
+        let mut links = self.links.iter();
+        if let Some(at) = links.position(|link| link.channel == channel) {
+            self.link_open_failed(cx, at, error);
+        }
+    }
+
+    fn closed(&mut self, cx: &mut Context<'_>, channel: ChannelId, how: CloseReason) {
+        if self.channel == Some(channel) {
+            self.channel = None;
+            return self.call_signalling(cx, |signalling, scope| signalling.closed(scope, how));
+        }
+        if self.second_signalling_channel == Some(channel) {
+            self.second_signalling_channel = None;
+            return self.call_signalling(cx, |signalling, scope| {
+                signalling.second_closed(scope, how);
+            });
+        }
+        if self.feed_closed(cx, channel) {
+            return;
+        }
+        let mut links = self.links.iter();
+        if let Some(at) = links.position(|link| link.channel == channel) {
+            self.relay_closed(cx, at, how);
+        }
+    }
+
+    /// Reports that the client plays, once it first receives or sends media.
+    fn report_playing(&mut self, cx: &mut Context<'_>, at: Time) {
+        if !std::mem::replace(&mut self.is_playing, true) {
+            cx.out.push_back(Output::Playing { at });
+        }
+    }
+
+    /// Records the start-up delays when the first media arrives.
+    fn record_startup(&mut self, cx: &mut Context<'_>, at: Time) {
+        let is_first = self.first_media.is_none();
+        self.first_media.get_or_insert(at);
+        if is_first && self.expects_media_at_start && !self.is_later_channel {
+            for (histogram, from) in [
+                (clients::STARTUP_DELAY, self.planned_start),
+                (clients::STARTUP_DELAY_FROM_SENT, self.started),
+            ] {
+                let delay = at.since(from);
+                cx.recorder.record(histogram, delay.as_nanos() as u64);
+            }
+        }
+        self.report_playing(cx, at);
+    }
+
+    /// Handles everything that is due.
+    fn handle_due(&mut self, cx: &mut Context<'_>) {
+        let signalling_deadline = self
+            .signalling
+            .deadline()
+            .filter(|_| !self.signalling_ended);
+        if signalling_deadline.is_some_and(|due| due <= cx.now) {
+            self.call_signalling(cx, |signalling, scope| signalling.handle_due(scope));
+        }
+        let mut at = 0;
+        while let Some(link) = self.links.get(at) {
+            let number = link.number;
+            let setup_deadline = link.setup_deadline(&self.config);
+            if link
+                .deadline()
+                .into_iter()
+                .chain(setup_deadline)
+                .any(|due| due <= cx.now)
+            {
+                self.handle_link_due(cx, at);
+            }
+            // If the link was dropped, the next one now has its index.
+            at += usize::from(self.links.get(at).is_some_and(|link| link.number == number));
+        }
+        if !self.releasing_relays.is_empty() {
+            self.drive_releasing_relays(cx);
+        }
+        self.handle_feed_due(cx);
+        self.check_deadlines(cx);
+    }
+
+    /// Earliest deadline of an active client that belongs to no PeerConnection.
+    fn client_deadline(&self) -> Time {
+        let releasing = self
+            .releasing_relays
+            .iter()
+            .filter_map(ReleasingRelay::deadline);
+        let feed = self.feed.as_ref().and_then(|feed| feed.deadline());
+        let own = [
+            self.media_check_at,
+            self.leave_after_bye_at,
+            self.signalling.deadline(),
+            feed,
+        ];
+        let all = own.into_iter().flatten().chain(releasing);
+        all.min().unwrap_or(Time::NEVER)
+    }
+}
+
+impl Session for Client {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        if !self.releasing_relays.is_empty() {
+            self.pass_to_releasing_relay(cx, &input);
+        }
+        match input {
+            _ if self.phase == Phase::Ended => return,
+            Input::Start { due } if self.phase == Phase::Idle => {
+                (self.planned_start, self.started) = (due, cx.now);
+                self.start_signalling(cx);
+            }
+            Input::Opened { channel, local, .. } => self.opened(cx, channel, local),
+            Input::OpenFailed { channel, error } => self.open_failed(cx, channel, error),
+            Input::Bytes { channel, bytes, .. } if self.channel == Some(channel) => {
+                self.call_signalling(cx, |signalling, scope| signalling.bytes(scope, bytes));
+            }
+            Input::Bytes { channel, bytes, .. }
+                if self.second_signalling_channel == Some(channel) =>
+            {
+                self.call_signalling(cx, |signalling, scope| {
+                    signalling.second_bytes(scope, bytes);
+                });
+            }
+            Input::Bytes {
+                channel,
+                bytes,
+                at,
+                runs,
+            } => {
+                let mut links = self.links.iter();
+                if let Some(link) = links.position(|link| link.channel == channel) {
+                    self.relayed_bytes(cx, link, bytes, ArrivalTimes::new(runs, at));
+                }
+            }
+            Input::Closed {
+                channel,
+                reason: how,
+            } => self.closed(cx, channel, how),
+            Input::Datagrams { channel, datagrams } => {
+                let mut links = self.links.iter();
+                match links.position(|link| link.channel == channel) {
+                    Some(at) => self.datagrams(cx, at, datagrams),
+                    None => self.handle_feed_rtcp(cx, channel, datagrams),
+                }
+            }
+            Input::Media {
+                sink,
+                event: MediaEvent::First { at },
+            } => self.media_began(cx, sink, at),
+            Input::Media {
+                sink,
+                event: MediaEvent::FeedbackDue { .. },
+            } => self.request_missing_now(cx, sink),
+            Input::Media {
+                sink,
+                event: MediaEvent::FirstTransportNumber,
+            } => self.send_feedback_now(cx, sink),
+            Input::TopicMessage { message, .. } => self.publisher.handle_message(message, cx.now),
+            Input::FlowEnded { flow } => self.handle_flow_ended(cx, flow),
+            Input::Stop { until } => self.stop(cx, until),
+            _ => {}
+        }
+        self.run_actions(cx);
+        if self.phase != Phase::Ended {
+            self.handle_due(cx);
+            self.run_actions(cx);
+        }
+    }
+
+    fn awaits_input(&self, now: Time) -> bool {
+        let links = &self.links;
+        self.phase != Phase::Active
+            || links
+                .iter()
+                .any(|link| link.connected_at.is_none() || link.awaits(now))
+            || self.client_deadline() <= now
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        match self.phase {
+            Phase::Idle | Phase::Ended => return None,
+            Phase::Leaving => {
+                let signalling_deadline = self
+                    .signalling
+                    .deadline()
+                    .filter(|_| !self.signalling_ended);
+                let signalling_deadline = signalling_deadline.unwrap_or(Time::NEVER);
+                let releasing = self
+                    .releasing_relays
+                    .iter()
+                    .filter_map(ReleasingRelay::deadline);
+                let releasing = releasing.min().unwrap_or(Time::NEVER);
+                return Some(signalling_deadline.min(self.leave_deadline).min(releasing));
+            }
+            Phase::Active => {}
+        }
+        let mut due = self.client_deadline();
+        let mut all_connected = !self.links.is_empty();
+        for link in &self.links {
+            all_connected &= link.connected_at.is_some();
+            let setup_deadline = link.setup_deadline(&self.config);
+            for own in link.deadline().into_iter().chain(setup_deadline) {
+                due = due.min(own);
+            }
+        }
+        match (due, all_connected) {
+            (Time::NEVER, _) => None,
+            (due, true) => Some(round_up_to_grid(due)),
+            (due, false) => Some(due),
+        }
+    }
+
+    fn streams(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
+        self.all_rows(sinks)
+    }
+}
+
+/// Layers of the simulcast that is sent, best first. Empty without simulcast.
+fn sent_layers(source: &SourceConfig) -> Vec<livekit::SentLayer> {
+    let layers = if source.simulcast {
+        0..SIMULCAST_LAYERS
+    } else {
+        0..0
+    };
+    let layer = |layer| {
+        let own = source.layer(layer);
+        livekit::SentLayer {
+            size: own.size.map(|size| (size.width, size.height)),
+            bitrate: own.generated_bitrate(),
+        }
+    };
+    layers.map(layer).collect()
+}
+
+/// Rounds up to a multiple of [`DEADLINE_GRID`].
+fn round_up_to_grid(at: Time) -> Time {
+    let grid = DEADLINE_GRID.as_nanos() as u64;
+    Time::from_nanos(at.as_nanos().div_ceil(grid).saturating_mul(grid))
+}

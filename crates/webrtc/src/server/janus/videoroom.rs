@@ -1,0 +1,408 @@
+//! Requests to VideoRoom.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::subscriber::Subscriber;
+use super::{
+    HandleUse, JanusConnection, JanusError, JoinedParticipant, Jsep, announce_change, code,
+    janus_error,
+};
+use crate::server::add;
+use crate::server::publication::{Publication, Track};
+use crate::server::rooms::{Room, RoomError};
+use crate::url::JanusId;
+use session::{Context, Output};
+
+/// Result of a request.
+enum Reply {
+    /// The request is answered at once.
+    Success(Value),
+    /// The request is acknowledged, and an event with the answer follows.
+    Event(Value, Jsep),
+}
+
+/// Returns a publisher's streams in the JSON form of VideoRoom.
+pub(super) fn streams_json(tracks: &[Track]) -> Value {
+    let stream = |(index, track): (usize, &Track)| {
+        json!({
+            "type": track.kind.name(),
+            "mindex": index,
+            "mid": index.to_string(),
+            "codec": track.codec.name.to_lowercase(),
+        })
+    };
+    tracks.iter().enumerate().map(stream).collect()
+}
+
+fn publishers_json(feeds: &BTreeMap<u64, Arc<Publication>>, without: u64) -> Value {
+    let others = feeds.iter().filter(|(id, _)| **id != without);
+    let one = |(id, own): (&u64, &Arc<Publication>)| {
+        let streams = streams_json(&own.tracks);
+        json!({"id": id, "streams": streams})
+    };
+    others.map(one).collect()
+}
+
+fn peer_numbers(feeds: &BTreeMap<u64, Arc<Publication>>) -> BTreeMap<u64, u64> {
+    let numbers = feeds.iter().map(|(feed, own)| (*feed, own.number));
+    numbers.collect()
+}
+
+fn room_id(body: &Value) -> Result<JanusId, JanusError> {
+    let id = JanusId::from_json(&body["room"]);
+    id.ok_or_else(|| janus_error(code::INVALID_ELEMENT, "`room` must be a number or a string"))
+}
+
+impl JanusConnection {
+    /// Handles a message for the plug-in.
+    pub(super) fn plugin_message(&mut self, cx: &mut Context<'_>, id: u64, message: &Value) {
+        let body = &message["body"];
+        let sdp = message["jsep"]["sdp"].as_str();
+        let request = body["request"].as_str().unwrap_or_default();
+        let result = match request {
+            "create" => self.create(body),
+            "destroy" => self.destroy(cx, body),
+            "join" | "joinandconfigure" => self.join(cx, id, body),
+            "publish" | "configure" => self.publish(cx, id, sdp),
+            "unpublish" => self.unpublish(cx, id),
+            "leave" => self.leave_room(cx, id),
+            "start" => self.start(cx, id, sdp),
+            "subscribe" | "unsubscribe" | "update" => {
+                self.update_subscriptions(cx, id, request, body)
+            }
+            _ => Err(janus_error(code::INVALID_REQUEST, "unknown request")),
+        };
+        let plugin = |data| json!({"plugin": "janus.plugin.videoroom", "data": data});
+        match result {
+            Ok(Reply::Success(data)) => {
+                let answer = json!({"janus": "success", "sender": id, "plugindata": plugin(data)});
+                self.answer(cx, message, answer);
+            }
+            Ok(Reply::Event(data, sdp)) => {
+                self.answer(cx, message, json!({"janus": "ack"}));
+                self.event(cx, id, message, data, sdp);
+            }
+            Err((code, why)) => {
+                add(&self.shared.counters.refused, 1);
+                let data = json!({"videoroom": "event", "error_code": code, "error": why});
+                match request {
+                    "create" | "destroy" => {
+                        let plugin = plugin(data);
+                        let answer =
+                            json!({"janus": "success", "sender": id, "plugindata": plugin});
+                        self.answer(cx, message, answer);
+                    }
+                    _ => {
+                        self.answer(cx, message, json!({"janus": "ack"}));
+                        self.event(cx, id, message, data, None);
+                    }
+                }
+            }
+        }
+    }
+
+    fn create(&self, body: &Value) -> Result<Reply, JanusError> {
+        let room = room_id(body)?;
+        match self.shared.rooms().create(&room) {
+            Ok(()) => Ok(Reply::Success(
+                json!({"videoroom": "created", "room": room.to_json(), "permanent": false}),
+            )),
+            Err(RoomError::Exists) => {
+                Err(janus_error(code::ROOM_EXISTS, "the room already exists"))
+            }
+            Err(RoomError::Full) => Err(janus_error(code::PUBLISHERS_FULL, "too many rooms")),
+        }
+    }
+
+    /// Removes a room. Its participants are notified when they find it missing.
+    fn destroy(&mut self, cx: &mut Context<'_>, body: &Value) -> Result<Reply, JanusError> {
+        let room = room_id(body)?;
+        let topic = self.shared.rooms().destroy(&room);
+        if topic.is_none() {
+            return Err(janus_error(code::NO_SUCH_ROOM, "no such room"));
+        }
+        announce_change(cx, topic);
+        let data = json!({"videoroom": "destroyed", "room": room.to_json()});
+        Ok(Reply::Success(data))
+    }
+
+    fn join(&mut self, cx: &mut Context<'_>, id: u64, body: &Value) -> Result<Reply, JanusError> {
+        if !matches!(self.handles.get(&id), Some(HandleUse::Unused)) {
+            return Err(janus_error(
+                code::ALREADY_JOINED,
+                "the handle has already joined a room",
+            ));
+        }
+        if let Some(status) = self.shared.config.faults.answer {
+            let why = format!("refused on purpose ({status})");
+            return Err((code::PUBLISHERS_FULL, why));
+        }
+        let room = room_id(body)?;
+        match body["ptype"].as_str() {
+            Some("publisher") => self.join_as_publisher(cx, id, room),
+            Some("subscriber") => self.join_as_subscriber(cx, id, room, body),
+            _ => Err(janus_error(
+                code::INVALID_ELEMENT,
+                "`ptype` must be `publisher` or `subscriber`",
+            )),
+        }
+    }
+
+    fn join_as_publisher(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: u64,
+        room: JanusId,
+    ) -> Result<Reply, JanusError> {
+        let mut rooms = self.shared.rooms();
+        let joined = rooms.join(&room);
+        let number = joined.map_err(|_| janus_error(code::PUBLISHERS_FULL, "the room is full"))?;
+        let (feeds, topic) = rooms
+            .find(&room)
+            .map(|room| (room.active_publications(), room.topic()))
+            .unwrap_or_default();
+        drop(rooms);
+        cx.out.push_back(Output::Subscribe {
+            topic: topic.clone(),
+        });
+        let data = json!({
+            "videoroom": "joined",
+            "room": room.to_json(),
+            "id": number,
+            "private_id": number,
+            "publishers": publishers_json(&feeds, number),
+        });
+        let participant = JoinedParticipant {
+            room,
+            number,
+            topic,
+            peer_id: None,
+            known_publishers: peer_numbers(&feeds),
+        };
+        self.handles
+            .insert(id, HandleUse::Participant(Box::new(participant)));
+        Ok(Reply::Event(data, None))
+    }
+
+    fn participant(&mut self, id: u64) -> Result<&mut JoinedParticipant, JanusError> {
+        match self.handles.get_mut(&id) {
+            Some(HandleUse::Participant(participant)) => Ok(participant),
+            _ => Err(janus_error(code::JOIN_FIRST, "join the room first")),
+        }
+    }
+
+    fn publish(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: u64,
+        sdp: Option<&str>,
+    ) -> Result<Reply, JanusError> {
+        let (shared, local) = (self.shared.clone(), self.local);
+        let participant = self.participant(id)?;
+        let configured = json!({"videoroom": "event", "configured": "ok"});
+        let Some(sdp) = sdp else {
+            return Ok(Reply::Event(configured, None));
+        };
+        if participant.peer_id.is_some() {
+            return Err(janus_error(
+                code::ALREADY_PUBLISHED,
+                "the handle already publishes a stream",
+            ));
+        }
+        let negotiated = shared
+            .create_answerer(cx.now, local, sdp)
+            .map_err(|refused| (code::INVALID_SDP, refused.text))
+            .and_then(|(offer, negotiating)| {
+                let name = shared
+                    .rooms()
+                    .start_publishing(&participant.room, participant.number);
+                let gone = || janus_error(code::NO_SUCH_ROOM, "the room was removed");
+                let name = name.ok_or_else(gone)?;
+                let negotiated = shared.negotiate_publisher(&offer, &name, negotiating);
+                negotiated.map_err(|refused| (code::INVALID_SDP, refused.text))
+            })?;
+        participant.peer_id = Some(negotiated.id);
+        let answer = negotiated.answer.to_string();
+        Ok(Reply::Event(configured, Some(("answer", answer))))
+    }
+
+    fn unpublish(&mut self, cx: &mut Context<'_>, id: u64) -> Result<Reply, JanusError> {
+        let shared = self.shared.clone();
+        let participant = self.participant(id)?;
+        let peer_id = participant.peer_id.take();
+        let peer_id = peer_id
+            .ok_or_else(|| janus_error(code::NOT_PUBLISHED, "the handle publishes no stream"))?;
+        let topic = shared
+            .rooms()
+            .stop_publishing(&participant.room, participant.number);
+        announce_change(cx, topic);
+        shared.end_peer(cx, &peer_id);
+        let data = json!({"videoroom": "event", "unpublished": "ok"});
+        Ok(Reply::Event(data, None))
+    }
+
+    fn leave_room(&mut self, cx: &mut Context<'_>, id: u64) -> Result<Reply, JanusError> {
+        self.participant(id)?;
+        let handle_use = self.handles.insert(id, HandleUse::Unused);
+        self.release(cx, handle_use.unwrap_or(HandleUse::Unused));
+        let data = json!({"videoroom": "event", "leaving": "ok"});
+        Ok(Reply::Event(data, None))
+    }
+
+    /// Subscribes a handle to participants of a room.
+    fn join_as_subscriber(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: u64,
+        room: JanusId,
+        body: &Value,
+    ) -> Result<Reply, JanusError> {
+        let shared = self.shared.clone();
+        let feeds = {
+            let rooms = shared.rooms();
+            let joined = rooms
+                .find(&room)
+                .map(|room| (room.active_publications(), room.topic()));
+            joined.ok_or_else(|| janus_error(code::NO_SUCH_ROOM, "no such room"))?
+        };
+        let (feeds, topic) = feeds;
+        let negotiating = shared.create_offerer(cx.now, self.local);
+        let negotiating = negotiating.map_err(|refused| (code::PUBLISHERS_FULL, refused.text))?;
+        let mut subscriber = Subscriber::new(shared, (room, topic.clone()), negotiating);
+        match subscriber.select_tracks(&feeds, &body["streams"]) {
+            Ok(wanted) => subscriber.subscribe(wanted),
+            Err(error) => {
+                self.shared.end_peer(cx, subscriber.id());
+                return Err(error);
+            }
+        }
+        let (offer, streams) = subscriber.create_offer();
+        cx.out.push_back(Output::Subscribe { topic });
+        self.handles
+            .insert(id, HandleUse::Subscriber(Box::new(subscriber)));
+        let data = json!({"videoroom": "attached", "streams": streams});
+        Ok(Reply::Event(data, Some(("offer", offer))))
+    }
+
+    fn subscriber(&mut self, id: u64) -> Result<&mut Subscriber, JanusError> {
+        match self.handles.get_mut(&id) {
+            Some(HandleUse::Subscriber(subscriber)) => Ok(subscriber),
+            _ => Err(janus_error(
+                code::JOIN_FIRST,
+                "join the room as a subscriber first",
+            )),
+        }
+    }
+
+    /// Handles a subscriber's answer.
+    fn start(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: u64,
+        sdp: Option<&str>,
+    ) -> Result<Reply, JanusError> {
+        let subscriber = self.subscriber(id)?;
+        subscriber.handle_answer(cx, sdp)?;
+        let next = subscriber.next_offer();
+        let data = json!({"videoroom": "event", "started": "ok"});
+        if let Some((offer, streams)) = next {
+            // Changes since the last offer follow in a new one.
+            let updated = json!({"videoroom": "updated", "streams": streams});
+            self.event(cx, id, &Value::Null, updated, Some(("offer", offer)));
+        }
+        Ok(Reply::Event(data, None))
+    }
+
+    /// Changes the subscriptions of a handle.
+    fn update_subscriptions(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: u64,
+        request: &str,
+        body: &Value,
+    ) -> Result<Reply, JanusError> {
+        let shared = self.shared.clone();
+        let subscriber = self.subscriber(id)?;
+        let feeds = {
+            let rooms = shared.rooms();
+            rooms.find(subscriber.room()).map(Room::active_publications)
+        };
+        let feeds = feeds.ok_or_else(|| janus_error(code::NO_SUCH_ROOM, "the room was removed"))?;
+        let (added, removed) = match request {
+            "subscribe" => (&body["streams"], &Value::Null),
+            "unsubscribe" => (&Value::Null, &body["streams"]),
+            _ => (&body["subscribe"], &body["unsubscribe"]),
+        };
+        let wanted = subscriber.select_tracks(&feeds, added)?;
+        subscriber.unsubscribe(cx, removed);
+        subscriber.subscribe(wanted);
+        match subscriber.next_offer() {
+            Some((offer, streams)) => {
+                let data = json!({"videoroom": "updated", "streams": streams});
+                Ok(Reply::Event(data, Some(("offer", offer))))
+            }
+            None if subscriber.is_offer_pending() => {
+                Ok(Reply::Event(json!({"videoroom": "updating"}), None))
+            }
+            None => Ok(Reply::Event(json!({"videoroom": "updated"}), None)),
+        }
+    }
+
+    /// Notifies a handle of changes in its room.
+    pub(super) fn notify_changes(&mut self, cx: &mut Context<'_>, id: u64, topic: &str) {
+        let shared = self.shared.clone();
+        match self.handles.get_mut(&id) {
+            Some(HandleUse::Participant(participant)) if participant.topic == topic => {
+                let feeds = {
+                    let rooms = shared.rooms();
+                    let own = participant.number;
+                    let room = rooms.find(&participant.room);
+                    let room = room.filter(|room| room.topic() == topic && room.contains(own));
+                    room.map(Room::active_publications)
+                };
+                let (room, number) = (participant.room.to_json(), participant.number);
+                let Some(feeds) = feeds else {
+                    // Later messages on this topic concern another room.
+                    participant.topic.clear();
+                    let data = json!({"videoroom": "destroyed", "room": room});
+                    return self.event(cx, id, &Value::Null, data, None);
+                };
+                let now = peer_numbers(&feeds);
+                let known = std::mem::replace(&mut participant.known_publishers, now.clone());
+                let differs = |one: &BTreeMap<u64, u64>, feed: &u64, of: u64| {
+                    one.get(feed) != Some(&of) && *feed != number
+                };
+                let gone = known.iter().filter(|(feed, of)| differs(&now, feed, **of));
+                for (gone, _) in gone {
+                    let data = json!({"videoroom": "event", "room": room, "unpublished": gone});
+                    self.event(cx, id, &Value::Null, data, None);
+                }
+                let mut new = feeds;
+                new.retain(|feed, own| differs(&known, feed, own.number));
+                let new = publishers_json(&new, number);
+                if new.as_array().is_some_and(|new| !new.is_empty()) {
+                    let data = json!({"videoroom": "event", "room": room, "publishers": new});
+                    self.event(cx, id, &Value::Null, data, None);
+                }
+            }
+            Some(HandleUse::Subscriber(subscriber)) => {
+                let feeds = {
+                    let rooms = shared.rooms();
+                    let room = rooms.find(subscriber.room());
+                    room.filter(|room| room.topic() == topic)
+                        .map(Room::active_publications)
+                };
+                let Some(feeds) = feeds else { return };
+                subscriber.unsubscribe_departed(&feeds);
+                if let Some((offer, streams)) = subscriber.next_offer() {
+                    let data = json!({"videoroom": "updated", "streams": streams});
+                    self.event(cx, id, &Value::Null, data, Some(("offer", offer)));
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Handling of Janus' messages.
+
+use measure::Time;
+use serde_json::Value;
+
+use super::message::janus_failure;
+use super::requests::RequestKind;
+use super::{Janus, JanusMessage, Jsep, KEEPALIVE_INTERVAL, MessageContent, Phase, Role};
+use crate::failure::Failure;
+use crate::metrics as m;
+use crate::signalling::{PeerNumber, SDP_MAX, SignallingAction, SignallingContext};
+use crate::url::Resource;
+
+impl Janus {
+    /// Fails because a request was refused.
+    pub(super) fn refused(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        what: &str,
+        code: u64,
+        reason: &str,
+    ) {
+        self.refused_as(scope, janus_failure(code), what, (code, reason));
+    }
+
+    pub(super) fn refused_as(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        failure: Failure,
+        what: &str,
+        (code, reason): (u64, &str),
+    ) {
+        scope.recorder.add(m::REFUSALS, 1);
+        let detail = format!("error {code} for `{what}`: {reason} ({})", self.shown_url);
+        self.fail(scope, failure, detail);
+    }
+
+    pub(super) fn message(&mut self, scope: &mut SignallingContext<'_>, message: JanusMessage) {
+        let is_final = !matches!(
+            message.content,
+            MessageContent::Ack | MessageContent::Trickle(_)
+        );
+        let answered = match message.content {
+            // Only an acknowledgement answers these requests.
+            MessageContent::Ack => {
+                let number = message.transaction.unwrap_or(0);
+                let request = self.pending.get(&number).map(|pending| &pending.kind);
+                if let Some(RequestKind::KeepAlive | RequestKind::Trickle) = request {
+                    self.take_answered(number);
+                }
+                return;
+            }
+            _ if is_final => message
+                .transaction
+                .and_then(|number| self.take_answered(number)),
+            _ => None,
+        };
+        if answered.is_some() {
+            scope.recorder.add(m::RESPONSES, 1);
+        }
+        let handle = message.sender.and_then(|id| {
+            let mut handles = self.handles.iter();
+            handles.position(|handle| handle.id == Some(id))
+        });
+        match message.content {
+            MessageContent::Success { id, data } => {
+                if let Some(request) = answered {
+                    self.handle_success(scope, request, id, &data);
+                }
+            }
+            MessageContent::Error { code, reason } => match answered {
+                Some((RequestKind::Destroy, _)) => self.finish(scope),
+                // The handle has already been detached.
+                Some((RequestKind::Detach | RequestKind::Trickle, _)) => {}
+                Some((request, _)) => self.refused(scope, request.name(), code, &reason),
+                None if self.phase == Phase::Leaving => {}
+                None => self.refused(scope, "?", code, &reason),
+            },
+            MessageContent::Event { data, jsep } => {
+                if let Some(handle) = handle {
+                    self.event(scope, handle, answered, data, jsep);
+                }
+            }
+            MessageContent::SlowLink { uplink, lost } => {
+                // The uplink of Janus is the downlink of the client.
+                let counter = if uplink {
+                    m::SLOW_DOWNLINKS
+                } else {
+                    m::SLOW_UPLINKS
+                };
+                scope.recorder.add(counter, 1);
+                scope
+                    .recorder
+                    .add(m::SLOW_LINK_LOST, lost.min(u64::from(u32::MAX)));
+            }
+            MessageContent::HangUp { reason } => {
+                let Some(handle) = handle.filter(|&handle| !self.handles[handle].is_detached)
+                else {
+                    return;
+                };
+                if let Role::Publisher(_) = self.handles[handle].role {
+                    // The publisher has left, or Janus is about to report that it has. Otherwise
+                    // the note tells what is missing from now on.
+                    let kind = "feed_hung_up";
+                    let text = format!("{reason} ({})", self.shown_url);
+                    scope.push(SignallingAction::Note { kind, text });
+                    return self.detach(scope, handle);
+                }
+                let detail = format!("{reason} ({})", self.shown_url);
+                self.fail(scope, Failure::HungUp, detail);
+            }
+            MessageContent::Timeout => {
+                let detail = format!("the session timed out ({})", self.shown_url);
+                self.fail(scope, Failure::SessionTimeout, detail);
+            }
+            MessageContent::Trickle(Some(candidate)) => {
+                if let Some(handle) = handle {
+                    scope.push(SignallingAction::RemoteCandidate {
+                        peer: PeerNumber(handle as u32),
+                        candidate,
+                    });
+                }
+            }
+            MessageContent::Ack
+            | MessageContent::WebrtcUp
+            | MessageContent::Media { .. }
+            | MessageContent::Detached
+            | MessageContent::Trickle(None)
+            | MessageContent::Other(_) => {}
+        }
+    }
+
+    /// Removes the answered request and returns it. `None` if it is unknown, or has not been sent
+    /// yet: nobody can know its answer then.
+    fn take_answered(&mut self, number: u64) -> Option<(RequestKind, Time)> {
+        let sent_at = self.pending.get(&number)?.sent_at?;
+        let pending = self.pending.remove(&number)?;
+        Some((pending.kind, sent_at))
+    }
+
+    /// Handles a request that succeeded.
+    pub(super) fn handle_success(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        (request, sent_at): (RequestKind, Time),
+        id: Option<u64>,
+        data: &Value,
+    ) {
+        match request {
+            RequestKind::Create => {
+                let Some(id) = id else {
+                    let detail = format!(
+                        "no session id in the answer to `create` ({})",
+                        self.shown_url
+                    );
+                    return self.fail(scope, Failure::MalformedJson, detail);
+                };
+                self.phase = Phase::Session(id);
+                // A long poll keeps the session alive.
+                if self.long_poll.is_none() {
+                    self.keepalive_at = scope.now + KEEPALIVE_INTERVAL;
+                }
+                let role = match self.settings.place {
+                    Resource::Mountpoint(_) => Role::Mountpoint,
+                    _ => Role::Participant,
+                };
+                self.attach(scope, role);
+            }
+            RequestKind::Attach(handle) => {
+                let Some(id) = id else {
+                    let detail = format!(
+                        "no handle id in the answer to `attach` ({})",
+                        self.shown_url
+                    );
+                    return self.fail(scope, Failure::MalformedJson, detail);
+                };
+                self.handles[handle].id = Some(id);
+                match self.handles[handle].role {
+                    Role::Mountpoint if self.fed_streams.is_empty() => self.watch(scope, handle),
+                    Role::Mountpoint => self.create_mountpoint(scope, handle),
+                    Role::Participant => self.create_or_join(scope, handle),
+                    Role::AllPublishers | Role::Publisher(_) => self.subscribe(scope, handle),
+                }
+            }
+            RequestKind::Plugin(handle, name) => match self.settings.place {
+                Resource::Mountpoint(_) => self.handle_immediate_answer(scope, name, data),
+                _ => self.plugin_done(scope, handle, (name, sent_at), data),
+            },
+            RequestKind::Destroy => self.finish(scope),
+            RequestKind::KeepAlive | RequestKind::Trickle | RequestKind::Detach => {}
+        }
+    }
+
+    /// Handles an event of a plug-in.
+    pub(super) fn event(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        handle: usize,
+        answers: Option<(RequestKind, Time)>,
+        data: Value,
+        jsep: Option<Jsep>,
+    ) {
+        let name = match &answers {
+            Some((RequestKind::Plugin(_, name), at)) => Some((*name, *at)),
+            _ => None,
+        };
+        let offers = jsep.as_ref().is_some_and(|jsep| jsep.is_offer);
+        if let Some(jsep) = jsep {
+            self.handle_jsep(scope, handle, name, jsep);
+        }
+        match self.settings.place {
+            Resource::Mountpoint(_) => self.streaming_event(scope, name, &data),
+            _ => self.room_event(scope, handle, name, &data, offers),
+        }
+    }
+
+    pub(super) fn handle_jsep(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        handle: usize,
+        answers: Option<(&'static str, Time)>,
+        jsep: Jsep,
+    ) {
+        // Janus may renegotiate a handle before it knows that the handle is detached.
+        if self.handles[handle].is_detached {
+            return;
+        }
+        let peer = PeerNumber(handle as u32);
+        if let Some((_, at)) = answers {
+            let delay = match jsep.is_offer {
+                true => m::OFFER_DELAY,
+                false => m::ANSWER_DELAY,
+            };
+            let waited = scope.now.since(at);
+            scope.recorder.record(delay, waited.as_nanos() as u64);
+        }
+        let Jsep { is_offer, sdp } = jsep;
+        if sdp.len() > SDP_MAX {
+            let detail = format!(
+                "a session description of {} bytes ({})",
+                sdp.len(),
+                self.shown_url
+            );
+            return self.fail(scope, Failure::SdpTooLong, detail);
+        }
+        match is_offer {
+            true => {
+                self.handles[handle].answering = true;
+                scope.push(SignallingAction::AnswerOffer { peer, offer: sdp });
+            }
+            false => scope.push(SignallingAction::RemoteAnswer { peer, answer: sdp }),
+        }
+    }
+}

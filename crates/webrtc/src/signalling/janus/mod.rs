@@ -1,0 +1,494 @@
+//! Janus over a WebSocket (`janus-protocol`) or HTTP: sessions, handles of plug-ins, and requests
+//! to them. Each client has one connection, as a browser has, or two with HTTP, and many handles.
+//!
+//! The protocol is that of Janus' documentation ("JSON API", "VideoRoom", "Streaming"). Names of
+//! requests are Janus' own.
+
+mod last_speakers;
+mod long_poll;
+mod message;
+mod message_handling;
+mod requests;
+mod room;
+mod shared_subscription;
+mod streaming;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use measure::Time;
+use serde_json::{Value, json};
+
+use super::{
+    CommonSettings, FeedStream, PeerNumber, Signalling, SignallingAction, SignallingContext,
+    SignallingTarget, closed_failure,
+};
+use crate::failure::Failure;
+use crate::metrics as m;
+use crate::url::{JanusId, Resource};
+use kit::http1::Url;
+use kit::websocket::{self, ClientHandshake, Limits, Reassembler, Received};
+use session::CloseReason;
+
+use long_poll::{HttpChannel, LongPoll};
+pub use message::{JanusMessage, Jsep, MessageContent};
+use requests::{PendingRequest, RequestKind};
+use room::RoomState;
+
+/// WebSocket subprotocol of Janus.
+const SUBPROTOCOL: &str = "janus-protocol";
+
+/// Maximum length of a message. The streams of a room of hundreds, or their description, are
+/// shorter.
+const LIMITS: Limits = Limits {
+    keep_max: 512 * 1024,
+    length_max: 512 * 1024,
+};
+
+/// Interval between keep-alives. Janus ends a session after 60 s without one (`session_timeout`).
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(25);
+
+/// How a client in a room receives the other participants.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Subscribe {
+    /// All over one PeerConnection.
+    #[default]
+    Together,
+    /// Each over its own PeerConnection.
+    Each,
+    /// Other participants are not received.
+    Nobody,
+}
+
+/// Settings of a Janus session.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub common: CommonSettings,
+    /// Room or mount point.
+    pub place: Resource,
+    /// True if candidates follow a description in messages of their own instead of being part of
+    /// it.
+    pub trickle: bool,
+    /// True if the client publishes in the room.
+    pub publishes: bool,
+    /// How the other participants of the room are received.
+    pub subscribe: Subscribe,
+    /// API secret of Janus.
+    pub api_secret: Option<String>,
+    /// PIN of the room or mount point.
+    pub pin: Option<String>,
+    /// Body of the request that creates the room if it does not exist. `None` to create no room.
+    pub room: Option<Value>,
+    /// Layer of a simulcast that is received, in Janus' numbering.
+    pub substream: Option<u64>,
+    /// Number of last speakers whose video is received. `None` for all publishers.
+    pub last_n: Option<usize>,
+    /// True for HTTP with long polling, false for a WebSocket.
+    pub long_poll: bool,
+}
+
+/// Progress of the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Connecting,
+    /// WebSocket handshake.
+    Upgrading,
+    /// The session was requested.
+    Creating,
+    /// The session with this id is established.
+    Session(u64),
+    /// The end of the session was requested.
+    Leaving,
+    Ended,
+}
+
+/// Handle of a plug-in, with at most one PeerConnection.
+#[derive(Debug)]
+struct Handle {
+    /// `None` until the handle is attached.
+    id: Option<u64>,
+    role: Role,
+    /// True while a description of Janus is being answered.
+    answering: bool,
+    /// True once a description was answered.
+    has_answered: bool,
+    /// True once the handle was detached.
+    is_detached: bool,
+}
+
+/// Purpose of a handle.
+#[derive(Clone, Debug, PartialEq)]
+enum Role {
+    /// Plays a mount point, or creates one that the client feeds.
+    Mountpoint,
+    /// Is in the room, and may publish.
+    Participant,
+    /// Receives all other publishers.
+    AllPublishers,
+    /// Receives this publisher.
+    Publisher(JanusId),
+}
+
+/// Janus session of a client.
+#[derive(Debug)]
+pub struct Janus {
+    settings: Settings,
+    api_url: Url,
+    /// URL in failure details, without user name and password.
+    shown_url: String,
+    phase: Phase,
+    upgrade: Option<ClientHandshake>,
+    assembly: Reassembler,
+    handles: Vec<Handle>,
+    /// Unanswered requests, by their numbers.
+    pending: BTreeMap<u64, PendingRequest>,
+    /// Number of the last request.
+    last_transaction: u64,
+    /// Number of WebSocket masks drawn so far.
+    masks: u64,
+    /// Time of the next keep-alive.
+    keepalive_at: Time,
+    /// Start of the current step of the connection.
+    step_started_at: Time,
+    room: RoomState,
+    /// Streams that the client feeds to a mount point, which it creates. Empty if it feeds none.
+    fed_streams: Vec<FeedStream>,
+    /// True while that mount point exists.
+    has_mountpoint: bool,
+    /// Detail of the failure, while Janus is asked for its mount points.
+    missing_mountpoint: Option<String>,
+    /// True if a connection is open or being opened.
+    has_connection: bool,
+    /// `None` with a WebSocket.
+    long_poll: Option<LongPoll>,
+}
+
+impl Janus {
+    /// Creates a session at this URL of a WebSocket or of the HTTP API.
+    pub fn new(settings: Settings, url: Url) -> Janus {
+        let (long_poll, last_n) = (settings.long_poll, settings.last_n);
+        Janus {
+            shown_url: url_without_credentials(&url, long_poll),
+            long_poll: long_poll.then(|| LongPoll::new(url.clone(), &settings)),
+            settings,
+            api_url: url,
+            phase: Phase::Idle,
+            upgrade: None,
+            assembly: Reassembler::default(),
+            handles: Vec::new(),
+            pending: BTreeMap::new(),
+            last_transaction: 0,
+            masks: 0,
+            keepalive_at: Time::NEVER,
+            step_started_at: Time::ZERO,
+            room: RoomState::new(last_n),
+            fed_streams: Vec::new(),
+            has_mountpoint: false,
+            missing_mountpoint: None,
+            has_connection: false,
+        }
+    }
+
+    fn target(&self) -> SignallingTarget {
+        SignallingTarget {
+            host: self.api_url.host().to_owned(),
+            port: self.api_url.port(),
+            secure: self.api_url.is_secure(),
+        }
+    }
+
+    fn fail(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        mut failure: Failure,
+        mut detail: String,
+    ) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        if let Some(known) = self.missing_mountpoint.take() {
+            // The mount point is missing, even if the list of mount points fails.
+            (failure, detail) = (Failure::NotFound, format!("{known} ({})", self.shown_url));
+        }
+        self.phase = Phase::Ended;
+        if std::mem::take(&mut self.has_connection) {
+            scope.push(SignallingAction::Disconnect);
+        }
+        scope.fail(failure, detail);
+    }
+
+    fn finish(&mut self, scope: &mut SignallingContext<'_>) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        if self.has_connection {
+            if self.long_poll.is_none() {
+                let code = websocket::NORMAL.to_be_bytes();
+                self.frame(scope, websocket::CLOSE, &code);
+            }
+            scope.push(SignallingAction::Disconnect);
+            self.has_connection = false;
+        }
+        self.phase = Phase::Ended;
+        scope.push(SignallingAction::Left);
+    }
+}
+
+impl Signalling for Janus {
+    fn begin(&mut self, scope: &mut SignallingContext<'_>) {
+        self.phase = Phase::Connecting;
+        self.step_started_at = scope.now;
+        self.has_connection = true;
+        scope.push(SignallingAction::Connect(self.target()));
+    }
+
+    fn set_fed_streams(&mut self, media: Vec<FeedStream>) {
+        if let Resource::Mountpoint(_) = self.settings.place {
+            self.fed_streams = media;
+        }
+    }
+
+    fn connected(&mut self, scope: &mut SignallingContext<'_>) {
+        if self.long_poll.is_some() {
+            return self.http_connected(scope, HttpChannel::Requests);
+        }
+        if self.phase != Phase::Connecting {
+            return;
+        }
+        let common = &self.settings.common;
+        let mut headers = vec![("User-Agent", common.user_agent.as_str())];
+        headers.extend(common.headers.of_request(true));
+        let (upgrade, request) =
+            ClientHandshake::begin_with(&self.api_url, &[SUBPROTOCOL], &headers, common.seed);
+        self.upgrade = Some(upgrade);
+        self.phase = Phase::Upgrading;
+        self.step_started_at = scope.now;
+        scope.push(SignallingAction::Send(request));
+    }
+
+    fn second_connected(&mut self, scope: &mut SignallingContext<'_>) {
+        self.http_connected(scope, HttpChannel::Events);
+    }
+
+    fn second_bytes(&mut self, scope: &mut SignallingContext<'_>, bytes: &[u8]) {
+        self.http_bytes(scope, HttpChannel::Events, bytes);
+    }
+
+    fn second_closed(&mut self, scope: &mut SignallingContext<'_>, how: CloseReason) {
+        self.http_closed(scope, HttpChannel::Events, how);
+    }
+
+    fn bytes(&mut self, scope: &mut SignallingContext<'_>, mut bytes: &[u8]) {
+        if self.long_poll.is_some() {
+            return self.http_bytes(scope, HttpChannel::Requests, bytes);
+        }
+        if self.phase == Phase::Upgrading {
+            let Some(upgrade) = &mut self.upgrade else {
+                return;
+            };
+            match upgrade.read_response(&mut bytes) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(why) => {
+                    let detail = format!("{why} ({})", self.shown_url);
+                    return self.fail(scope, Failure::WebsocketRefused, detail);
+                }
+            }
+            self.upgrade = None;
+            let waited = scope.now.since(self.step_started_at);
+            scope
+                .recorder
+                .record(m::WEBSOCKET_DELAY, waited.as_nanos() as u64);
+            self.phase = Phase::Creating;
+            self.send_request(scope, RequestKind::Create, "create", json!({}));
+        }
+        let mut assembly = std::mem::take(&mut self.assembly);
+        while !matches!(self.phase, Phase::Ended) {
+            match assembly.next(false, &LIMITS, &mut bytes) {
+                Ok(None) => break,
+                Ok(Some(Received::Message(frame))) => {
+                    match JanusMessage::parse(frame.body.unwrap_or_default()) {
+                        Ok(message) => self.message(scope, message),
+                        Err(why) => {
+                            let detail = format!("{why} ({})", self.shown_url);
+                            self.fail(scope, Failure::MalformedJson, detail);
+                        }
+                    }
+                }
+                Ok(Some(Received::Ping(payload))) => {
+                    let payload = payload.to_vec();
+                    self.frame(scope, websocket::PONG, &payload);
+                }
+                Ok(Some(Received::Close(code))) => {
+                    if self.phase == Phase::Leaving {
+                        self.finish(scope);
+                    } else {
+                        let code = code.map_or("none".to_owned(), |code| code.to_string());
+                        let detail = format!(
+                            "the server closed the WebSocket with code {code} ({})",
+                            self.shown_url
+                        );
+                        self.fail(scope, Failure::SignallingClosed, detail);
+                    }
+                }
+                Err(malformed) => {
+                    let detail = format!("{malformed} ({})", self.shown_url);
+                    self.fail(scope, Failure::MalformedMessage, detail);
+                }
+            }
+        }
+        self.assembly = assembly;
+    }
+
+    fn closed(&mut self, scope: &mut SignallingContext<'_>, how: CloseReason) {
+        self.has_connection = false;
+        if self.long_poll.is_some() {
+            return self.http_closed(scope, HttpChannel::Requests, how);
+        }
+        if self.phase == Phase::Leaving {
+            return self.finish(scope);
+        }
+        let (failure, what) = closed_failure(how);
+        let detail = format!("{what} ({})", self.shown_url);
+        self.fail(scope, failure, detail);
+    }
+
+    fn local_description(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        peer: PeerNumber,
+        sdp: &str,
+    ) {
+        let handle = peer.0 as usize;
+        let Some(own) = self.handles.get_mut(handle).filter(|own| !own.is_detached) else {
+            return;
+        };
+        let is_offer = own.role == Role::Participant;
+        own.answering = false;
+        own.has_answered = true;
+        let jsep = Some(Jsep {
+            is_offer,
+            sdp: sdp.to_owned(),
+        });
+        match own.role {
+            Role::Participant => self.publish(scope, handle, jsep),
+            _ => self.send_plugin_request(scope, handle, "start", json!({}), jsep),
+        }
+    }
+
+    fn peer_connected(&mut self, _scope: &mut SignallingContext<'_>, _peer: PeerNumber) {}
+
+    fn deadline(&self) -> Option<Time> {
+        let timeout = self.settings.common.request_timeout;
+        let answer = match self.phase {
+            Phase::Upgrading => Some(self.step_started_at + timeout),
+            Phase::Creating | Phase::Session(_) | Phase::Leaving => {
+                self.oldest_request().map(|(_, at)| at + timeout)
+            }
+            Phase::Idle | Phase::Connecting | Phase::Ended => return None,
+        };
+        let alive = matches!(self.phase, Phase::Session(_)).then_some(self.keepalive_at);
+        let poll = self
+            .long_poll
+            .as_ref()
+            .and_then(|own| own.poll_deadline(timeout));
+        answer.into_iter().chain(alive).chain(poll).min()
+    }
+
+    fn handle_due(&mut self, scope: &mut SignallingContext<'_>) {
+        let timeout = self.settings.common.request_timeout;
+        let since = match self.phase {
+            Phase::Upgrading => Some(("WebSocket handshake", self.step_started_at)),
+            Phase::Idle | Phase::Connecting | Phase::Ended => None,
+            _ => self
+                .oldest_request()
+                .map(|(request, at)| (request.name(), at)),
+        };
+        if let Some((what, at)) = since
+            && scope.now >= at + timeout
+        {
+            if self.phase == Phase::Leaving {
+                return self.finish(scope);
+            }
+            let detail = format!(
+                "no answer to `{what}` within {:.3} s ({})",
+                timeout.as_secs_f64(),
+                self.shown_url
+            );
+            return self.fail(scope, Failure::RequestTimeout, detail);
+        }
+        let poll = self
+            .long_poll
+            .as_ref()
+            .and_then(|own| own.poll_deadline(timeout));
+        if poll.is_some_and(|due| due <= scope.now) {
+            let detail = format!("no answer to the long poll ({})", self.shown_url);
+            return self.fail(scope, Failure::RequestTimeout, detail);
+        }
+        if matches!(self.phase, Phase::Session(_)) && scope.now >= self.keepalive_at {
+            self.keepalive_at = scope.now + KEEPALIVE_INTERVAL;
+            self.send_request(scope, RequestKind::KeepAlive, "keepalive", json!({}));
+        }
+    }
+
+    fn leave(&mut self, scope: &mut SignallingContext<'_>) {
+        match self.phase {
+            Phase::Session(_) => {
+                self.destroy_room(scope);
+                self.destroy_mountpoint(scope);
+                self.send_request(scope, RequestKind::Destroy, "destroy", json!({}));
+                self.phase = Phase::Leaving;
+            }
+            Phase::Leaving | Phase::Ended => {}
+            _ => {
+                if std::mem::take(&mut self.has_connection) {
+                    scope.push(SignallingAction::Disconnect);
+                }
+                self.phase = Phase::Ended;
+                scope.push(SignallingAction::Left);
+            }
+        }
+    }
+
+    fn expects_media(&self) -> bool {
+        match self.settings.place {
+            Resource::Room(_) => self.has_publishers(),
+            _ => self.fed_streams.is_empty(),
+        }
+    }
+
+    fn awaited(&self) -> Option<(Time, String)> {
+        let (what, since) = match self.phase {
+            Phase::Connecting => ("a connection".to_owned(), self.step_started_at),
+            Phase::Upgrading => ("the WebSocket handshake".to_owned(), self.step_started_at),
+            Phase::Idle | Phase::Ended => return None,
+            _ => {
+                let (request, at) = self.oldest_request()?;
+                (format!("the answer to `{}`", request.name()), at)
+            }
+        };
+        Some((since, format!("for {what} ({})", self.shown_url)))
+    }
+}
+
+/// Returns the URL without user name and password.
+fn url_without_credentials(url: &Url, long_poll: bool) -> String {
+    let secure = if url.is_secure() { "s" } else { "" };
+    let scheme = if long_poll { "http" } else { "ws" };
+    format!("{scheme}{secure}://{}{}", url.authority(), url.target())
+}
+
+#[cfg(test)]
+mod tests;

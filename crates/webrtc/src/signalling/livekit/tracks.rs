@@ -1,0 +1,102 @@
+//! Tracks that the client publishes, and layers of the tracks that it receives.
+
+use super::LiveKit;
+use super::message::{
+    AddTrackRequest, ParticipantInfo, Request, SignalTarget, TrackSource, TrackType,
+    UpdateTrackSettings, VideoLayer,
+};
+use crate::metrics as m;
+use crate::sdp;
+use crate::signalling::SignallingContext;
+
+/// Published layer of a simulcast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentLayer {
+    /// Width and height, if known.
+    pub size: Option<(u32, u32)>,
+    /// In bits per second.
+    pub bitrate: u64,
+}
+
+/// RIDs by which the server knows layers, best first.
+pub const LAYER_RIDS: [&str; 3] = ["f", "h", "q"];
+
+impl LiveKit {
+    /// Announces the tracks in our offer. The server accepts no others.
+    pub(super) fn add_tracks(&mut self, scope: &mut SignallingContext<'_>, sdp: &str) {
+        self.tracks_announced_at = scope.now;
+        let description = sdp::SessionDescription::parse(sdp).unwrap_or_default();
+        let (width, height) = self.settings.size.unwrap_or((0, 0));
+        for section in &description.media {
+            let mut words = section.msid.as_deref().unwrap_or_default().split(' ');
+            let Some(cid) = words.nth(1) else {
+                continue;
+            };
+            let mut track = AddTrackRequest {
+                cid: cid.to_owned(),
+                name: cid.to_owned(),
+                kind: TrackType::Audio as i32,
+                source: TrackSource::Microphone as i32,
+                ..AddTrackRequest::default()
+            };
+            if section.kind == sdp::MediaKind::Video {
+                track.kind = TrackType::Video as i32;
+                track.source = TrackSource::Camera as i32;
+                (track.width, track.height) = (width, height);
+                track.layers = self.layers();
+            }
+            self.unaccepted_tracks.push(cid.to_owned());
+            scope.recorder.add(m::REQUESTS, 1);
+            self.send(scope, Request::AddTrack(track));
+        }
+    }
+
+    /// Describes our layers for the server.
+    fn layers(&self) -> Vec<VideoLayer> {
+        let named = self.settings.layers.iter().zip(LAYER_RIDS);
+        let layers = named.zip((0..3).rev()).map(|((layer, rid), quality)| {
+            let (width, height) = layer.size.unwrap_or((0, 0));
+            VideoLayer {
+                quality,
+                width,
+                height,
+                bitrate: u32::try_from(layer.bitrate).unwrap_or(u32::MAX),
+                spatial_layer: quality,
+                rid: rid.to_owned(),
+            }
+        });
+        layers.collect()
+    }
+
+    /// Requests the configured layer of new tracks.
+    pub(super) fn choose_layers(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        participants: &[ParticipantInfo],
+    ) {
+        let Some(quality) = self.settings.quality.filter(|_| self.settings.subscribes) else {
+            return;
+        };
+        let track_sids = self.room.new_videos(participants);
+        if !track_sids.is_empty() {
+            let quality = i32::from(quality);
+            let settings = UpdateTrackSettings {
+                track_sids,
+                quality,
+            };
+            self.send(scope, Request::TrackSettings(settings));
+        }
+    }
+
+    /// Sends our offer, once the server has accepted all its tracks.
+    pub(super) fn offer_if_ready(&mut self, scope: &mut SignallingContext<'_>) {
+        if !self.unaccepted_tracks.is_empty() {
+            return;
+        }
+        if let Some(sdp) = self.pending_offer.take() {
+            self.offer_sent_at = Some(scope.now);
+            scope.recorder.add(m::REQUESTS, 1);
+            self.send_description(scope, SignalTarget::Publisher, 1, sdp);
+        }
+    }
+}

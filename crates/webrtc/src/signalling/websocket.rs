@@ -1,0 +1,111 @@
+//! WebSocket of a signalling: its handshake and its messages.
+
+use super::{SignallingAction, SignallingContext};
+use kit::http1::Url;
+use kit::websocket::{self, ClientHandshake, FrameError, Limits, Reassembler, Received};
+use session::seeds::derive_seed;
+
+/// Client side of a WebSocket.
+#[derive(Debug)]
+pub(super) struct WebsocketClient {
+    /// Handshake, until it is complete.
+    upgrade: Option<ClientHandshake>,
+    assembly: Reassembler,
+    limits: Limits,
+    seed: u64,
+    /// Number of masks drawn so far.
+    masks: u64,
+}
+
+/// Message or close that arrived on a WebSocket.
+#[derive(Debug)]
+pub(super) enum SocketEvent {
+    Message(Vec<u8>),
+    /// Close with its code (RFC 6455, 5.5.1).
+    Close(Option<u16>),
+}
+
+impl WebsocketClient {
+    /// Creates a WebSocket that accepts messages of up to `length_max` bytes. Random values are
+    /// drawn from `seed`.
+    pub(super) fn new(length_max: usize, seed: u64) -> WebsocketClient {
+        WebsocketClient {
+            upgrade: None,
+            assembly: Reassembler::default(),
+            limits: Limits {
+                keep_max: length_max,
+                length_max: length_max as u64,
+            },
+            seed,
+            masks: 0,
+        }
+    }
+
+    /// Sends the request for a WebSocket at `url`, with these header fields.
+    pub(super) fn send_upgrade(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        url: &Url,
+        headers: &[(&str, &str)],
+    ) {
+        let (upgrade, request) = ClientHandshake::begin_with(url, &[], headers, self.seed);
+        self.upgrade = Some(upgrade);
+        scope.push(SignallingAction::Send(request));
+    }
+
+    /// Handles the server's answer. Returns `true` once it is complete. Bytes after it are left in
+    /// `bytes`.
+    ///
+    /// # Errors
+    /// Status and text of the answer, if the server refuses or violates the protocol.
+    pub(super) fn handle_upgrade(
+        &mut self,
+        bytes: &mut &[u8],
+    ) -> Result<bool, (Option<u16>, String)> {
+        let Some(upgrade) = &mut self.upgrade else {
+            return Ok(true);
+        };
+        match upgrade.read_response(bytes) {
+            Ok(false) => Ok(false),
+            Ok(true) => {
+                self.upgrade = None;
+                Ok(true)
+            }
+            Err(why) => Err((upgrade.status(), why)),
+        }
+    }
+
+    /// Returns the next message or close in `bytes`, and answers pings.
+    ///
+    /// # Errors
+    /// [`FrameError`] if the server violates the protocol.
+    pub(super) fn next(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        bytes: &mut &[u8],
+    ) -> Result<Option<SocketEvent>, FrameError> {
+        loop {
+            match self.assembly.next(false, &self.limits, bytes)? {
+                None => return Ok(None),
+                Some(Received::Message(frame)) => {
+                    let body = frame.body.unwrap_or_default().to_vec();
+                    return Ok(Some(SocketEvent::Message(body)));
+                }
+                Some(Received::Close(code)) => return Ok(Some(SocketEvent::Close(code))),
+                Some(Received::Ping(payload)) => {
+                    let payload = payload.to_vec();
+                    self.send(scope, websocket::PONG, &payload);
+                }
+            }
+        }
+    }
+
+    /// Sends a message.
+    pub(super) fn send(&mut self, scope: &mut SignallingContext<'_>, opcode: u8, payload: &[u8]) {
+        self.masks += 1;
+        let mask = derive_seed(&[self.seed, 21, self.masks]) as u32;
+        let mut out = Vec::with_capacity(payload.len() + 14);
+        websocket::write_message(opcode, payload, Some(mask), &mut out);
+        scope.push(SignallingAction::Send(out));
+    }
+}

@@ -386,11 +386,11 @@ const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
         "an error shows how a list of protocols is written",
     ),
     (
-        "sut/src/catalogue/mod.rs",
+        "sut/src/catalogue.rs",
         "a known server's file is named after the server, whose name may hold that of a protocol",
     ),
     (
-        "streamgauge/src/commands/calibrate/",
+        "streamgauge/src/commands/calibrate",
         "one protocol is calibrated by its reference server's log of every packet",
     ),
 ];

@@ -9,10 +9,10 @@ use super::signalling::janus::Subscribe;
 use super::url::{Resource, Url};
 use kit::browser::Page;
 
-const HEAD: &str = include_str!("page.html");
-const COMMON: &str = include_str!("page.js");
-const WHEP: &str = include_str!("whep.js");
-const JANUS: &str = include_str!("janus.js");
+const HEAD: &str = include_str!("golden/page.html");
+const COMMON: &str = include_str!("golden/page.js");
+const WHEP: &str = include_str!("golden/whep.js");
+const JANUS: &str = include_str!("golden/janus.js");
 
 /// Placeholder in the head for the page's plan.
 const PLAN_PLACEHOLDER: &str = "{PLAN}";

@@ -32,39 +32,33 @@ const FILES_MAX: usize = 1_000;
 
 /// Built-in entries: name and content of their files.
 const BUILT_IN: [(&str, &str); 12] = [
-    ("vlc.yaml", include_str!("../../catalogue/vlc.yaml")),
+    ("vlc.yaml", include_str!("../catalogue/vlc.yaml")),
     (
         "gstreamer.yaml",
-        include_str!("../../catalogue/gstreamer.yaml"),
+        include_str!("../catalogue/gstreamer.yaml"),
     ),
-    (
-        "mediamtx.yaml",
-        include_str!("../../catalogue/mediamtx.yaml"),
-    ),
+    ("mediamtx.yaml", include_str!("../catalogue/mediamtx.yaml")),
     (
         "rtp2httpd.yaml",
-        include_str!("../../catalogue/rtp2httpd.yaml"),
+        include_str!("../catalogue/rtp2httpd.yaml"),
     ),
-    (
-        "msd_lite.yaml",
-        include_str!("../../catalogue/msd_lite.yaml"),
-    ),
-    ("udpxy.yaml", include_str!("../../catalogue/udpxy.yaml")),
-    ("tvgate.yaml", include_str!("../../catalogue/tvgate.yaml")),
+    ("msd_lite.yaml", include_str!("../catalogue/msd_lite.yaml")),
+    ("udpxy.yaml", include_str!("../catalogue/udpxy.yaml")),
+    ("tvgate.yaml", include_str!("../catalogue/tvgate.yaml")),
     (
         "vlc-relay.yaml",
-        include_str!("../../catalogue/vlc-relay.yaml"),
+        include_str!("../catalogue/vlc-relay.yaml"),
     ),
     (
         "nginx-rtmp.yaml",
-        include_str!("../../catalogue/nginx-rtmp.yaml"),
+        include_str!("../catalogue/nginx-rtmp.yaml"),
     ),
     (
         "srt-live-transmit.yaml",
-        include_str!("../../catalogue/srt-live-transmit.yaml"),
+        include_str!("../catalogue/srt-live-transmit.yaml"),
     ),
-    ("janus.yaml", include_str!("../../catalogue/janus.yaml")),
-    ("livekit.yaml", include_str!("../../catalogue/livekit.yaml")),
+    ("janus.yaml", include_str!("../catalogue/janus.yaml")),
+    ("livekit.yaml", include_str!("../catalogue/livekit.yaml")),
 ];
 
 /// A server of the catalogue.

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::exclusive::{alone, among_light_tests, run_first};
-use crate::support::{Finished, folder, run};
+use crate::support::{folder, run};
 
 fn document(path: &Path) -> Value {
     let text = fs::read_to_string(path).expect("it was written");
@@ -16,10 +16,6 @@ fn document(path: &Path) -> Value {
 fn figures(path: &Value) -> &Vec<Value> {
     path["figures"].as_array().expect("a list")
 }
-
-/// Maximum number of calibrations until the machine is fit for one. Other programs may hold it up
-/// for some milliseconds, and a calibration then says that it proves nothing.
-const ATTEMPTS: usize = 4;
 
 /// Calibrates a protocol, which must pass, and returns the results.
 fn calibrated(folder: &Path, protocol: &str) -> Value {
@@ -35,17 +31,8 @@ fn calibrated(folder: &Path, protocol: &str) -> Value {
         "--set",
         "tester.health.link_lateness_p99=20ms",
     ];
-    let attempt = || {
-        let finished = run_first(folder, arguments);
-        let file = folder.join("out.json");
-        let found = document(&file);
-        fs::remove_file(file).expect("it was just read");
-        (finished, found)
-    };
-    let mut attempts = std::iter::repeat_with(attempt).take(ATTEMPTS);
-    let is_decided = |(_, found): &(Finished, Value)| found["result"] != "invalid";
-    let decided = attempts.find(is_decided);
-    let (finished, found) = decided.expect("the machine is fit for one of several calibrations");
+    let finished = run_first(folder, arguments);
+    let found = document(&folder.join("out.json"));
     assert_eq!(finished.status.code(), Some(0), "{found:#}");
     assert!(finished.stdout.contains("true: all"), "{}", finished.stdout);
     assert_eq!(found["result"], "pass");

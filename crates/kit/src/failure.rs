@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// Maximum length of a failure's detail in bytes.
-pub const DETAIL_BYTES_MAX: usize = 400;
+const DETAIL_BYTES_MAX: usize = 400;
 
 /// Declares an enum of failure reasons, each with its meaning and its stable name. `with` names an
 /// enum of shared reasons, whose rows come first.

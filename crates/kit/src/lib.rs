@@ -1,7 +1,7 @@
-//! What the protocols share: media formats and their receivers, metrics, URLs, HTTP, authentication,
-//! and the declaration of a protocol.
+//! Code that several protocols share: media formats and their receivers, metrics, URLs, HTTP,
+//! authentication, and the type that declares a protocol.
 //!
-//! Like the protocols, the crate is sans-IO: see [`session`]. Nothing here knows a protocol by name.
+//! Like the protocols, the crate is sans-IO: see [`session`]. It depends on no protocol.
 
 pub mod auth;
 pub mod awaiting_publisher;

@@ -1,4 +1,5 @@
-//! What the protocols declare: their reference servers, trials of `calibrate`, and columns of rows.
+//! Declarations of the protocols agree with each other: those of reference servers, of the trials
+//! of `calibrate`, and of the columns of streams.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

@@ -10,7 +10,8 @@ impl RtpTag {
     const COPY: u64 = 1;
     const HAS_COPY: u64 = 2;
 
-    /// Tag of packet `number`. `is_copy`: it is a second copy; `has_copy`: the packet is sent twice.
+    /// Returns the tag of packet `number`: the first or the second copy, of a packet that is sent
+    /// twice or once.
     #[inline]
     pub(super) fn new(number: u64, is_copy: bool, has_copy: bool) -> RtpTag {
         let copy = if is_copy { RtpTag::COPY } else { 0 };

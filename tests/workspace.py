@@ -193,6 +193,8 @@ def folder_in_memory():
         yield
         return
     with tempfile.TemporaryDirectory(dir=MEMORY, ignore_cleanup_errors=True) as folder:
+        # Some servers run as another user, and open their files by the whole path.
+        os.chmod(folder, 0o711)
         os.environ["TMPDIR"] = folder
         yield
 

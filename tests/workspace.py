@@ -48,14 +48,14 @@ REAL_TIME = {"engine", "net"}
 PROTOCOLS = {
     "session", "kit", "rtsp", "rtmp", "srt", "http-ts", "messages", "webrtc", "proof", "protocols",
 }
-# Nice value of all tests. Servers and clients of a test that wait for a processor fail it.
-PRIORITY = -10
+# Nice value of all tests: servers and clients of a test that wait for a processor fail it. All have
+# the same one: a test that yields to the others inside the kernel may hold a lock that they need.
+# Next to unit tests with 10, forks and new pages of end-to-end tests with -10 waited up to 5 s.
+PRIORITY = -5
 # Where the tests keep their files, if it is in memory. On a disk that is busy with the files of a
 # build, a server waited for seconds for its database, and a removed file for its last page.
 MEMORY = pathlib.Path("/dev/shm")
 MEMORY_BYTES_MIN = 4 << 30
-# Unit tests give way to end-to-end tests.
-NICE = ["nice", "-n", "10"]
 LINT = "cargo clippy --workspace --all-targets --locked -- -D warnings"
 # Time-out: longer than any program takes, even on a busy machine.
 LIMIT_SECONDS = 1800
@@ -66,7 +66,7 @@ TELLING = re.compile(r"^(test result: |left out: |Ran \d+ tests)")
 class Program:
     """A test program and its result."""
 
-    def __init__(self, name, words, folder=ROOT, threads=2 * CORES):
+    def __init__(self, name, words, folder=ROOT, threads=CORES):
         self.name, self.words, self.folder, self.threads = name, words, folder, threads
         self.output = tempfile.TemporaryFile("w+", errors="replace")
         self.process = None
@@ -258,7 +258,7 @@ def run(quick, hurries):
             real_time.append(Program(name, [*priority, executable], folder))
         else:
             lane = protocols if folder.name in PROTOCOLS else others
-            lane.append(Program(name, [*NICE, executable], folder))
+            lane.append(Program(name, [executable], folder))
     scripts = ["test_truth.py", "test_bench.py", "test_kubernetes.py", "test_ci.py"]
     python = [
         Program(name, ["env", f"STREAMGAUGE={command}", sys.executable, f"tests/{name}"])
@@ -268,7 +268,7 @@ def run(quick, hurries):
     lanes = [others + python, protocols]
     # One after the other, after all lanes.
     last = [*real_time]
-    lint = Program("lint", [*NICE, *LINT.split()])
+    lint = Program("lint", LINT.split())
     if quick:
         os.environ["STREAMGAUGE_TEST_WITHOUT_TOOLS"] = "1"
         health.clear()

@@ -33,11 +33,19 @@ CORES = len(os.sched_getaffinity(0))
 # Number of end-to-end tests at a time for each core. With eight, next to the tests of the page, the
 # processors were the limit: servers took more than 10 s to start, and it was no faster.
 END_TO_END_PER_CORE = 6
-# With it, the kernel does not wait for all cores to pass a quiet point (RCU) before it removes a
-# packet socket or a network namespace, but asks them. Without it, tests hold up each other: a packet
-# socket takes up to two seconds to open while others create and remove namespaces. Fewer tests run
-# at a time then.
-EXPEDITED = pathlib.Path("/sys/kernel/rcu_expedited")
+# Settings of the kernel while the tests run, if this user may change them.
+# - rcu_expedited: the kernel does not wait for all cores to pass a quiet point (RCU) before it
+#   removes a packet socket or a network namespace, but asks them. Otherwise tests hold up each other:
+#   a packet socket takes up to two seconds to open while others create and remove namespaces.
+# - sched_autogroup_enabled: the processors are shared between all threads alike, not first between
+#   sessions (sched(7), autogroup). Next to a session of a hundred threads, tests in other sessions and
+#   threads of the kernel, such as ksoftirqd and rcu_preempt, waited up to 2 s for a processor; next
+#   to busy loops, all tests together would have a third of them.
+SETTINGS = {
+    pathlib.Path("/sys/kernel/rcu_expedited"): "1",
+    pathlib.Path("/proc/sys/kernel/sched_autogroup_enabled"): "0",
+}
+# Without these settings, fewer tests run at a time.
 END_TO_END_PER_SLOW_CORE = 4
 END_TO_END_PER_BUSY_CORE = 3
 # Tests of health that load the machine wait for each other; three calibrations run side by side.
@@ -48,10 +56,6 @@ REAL_TIME = {"engine", "net"}
 PROTOCOLS = {
     "session", "kit", "rtsp", "rtmp", "srt", "http-ts", "messages", "webrtc", "proof", "protocols",
 }
-# Nice value of all tests: servers and clients of a test that wait for a processor fail it. All have
-# the same one: a test that yields to the others inside the kernel may hold a lock that they need.
-# Next to unit tests with 10, forks and new pages of end-to-end tests with -10 waited up to 5 s.
-PRIORITY = -5
 # Where the tests keep their files, if it is in memory. On a disk that is busy with the files of a
 # build, a server waited for seconds for its database, and a removed file for its last page.
 MEMORY = pathlib.Path("/dev/shm")
@@ -86,9 +90,7 @@ class Program:
             stdin=subprocess.DEVNULL,
             stdout=self.output,
             stderr=subprocess.STDOUT,
-            # A group of its own, so that it can be stopped. Not a session: the kernel gives each
-            # session the same share of the processors (sched(7), autogroup), however many
-            # processes are in it.
+            # A group of its own, so that it can be stopped.
             preexec_fn=lambda: os.setpgid(0, 0),
         )
         try:
@@ -148,30 +150,25 @@ def first():
     return words if may else []
 
 
-def take_priority():
-    """Puts the tests before other programs of this machine, if this user may do so: by the nice
-    value, and by that of the session, between which the kernel shares the processors (sched(7),
-    autogroup)."""
-    try:
-        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
-        pathlib.Path("/proc/self/autogroup").write_text(str(PRIORITY))
-    except OSError:
-        pass
-
-
 @contextlib.contextmanager
-def expedited():
-    """Lets the kernel hurry while the tests run, if this user may ask for that. Tells if it does."""
+def kernel_settings():
+    """Changes settings of the kernel while the tests run. Tells if this user may do so."""
+    before, all_changed = {}, True
+    for path, value in SETTINGS.items():
+        try:
+            before[path] = path.read_text()
+            path.write_text(value)
+        except FileNotFoundError:
+            # This kernel does not share that way.
+            pass
+        except OSError:
+            all_changed = False
     try:
-        before = EXPEDITED.read_text()
-        EXPEDITED.write_text("1")
-    except OSError:
-        yield False
-        return
-    try:
-        yield True
+        yield all_changed
     finally:
-        EXPEDITED.write_text(before)
+        for path, value in before.items():
+            with contextlib.suppress(OSError):
+                path.write_text(value)
 
 
 def is_roomy(folder):
@@ -233,7 +230,7 @@ def main():
         print(__doc__)
         return 0 if sys.argv[1] in ("-h", "--help") else 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with folder_in_memory(), expedited() as hurries:
+    with folder_in_memory(), kernel_settings() as hurries:
         return run(quick, hurries)
 
 
@@ -243,7 +240,6 @@ def run(quick, hurries):
     tests, command = build()
     # Gigabytes of fresh files. Written during the tests, they would hold up whoever writes.
     os.sync()
-    take_priority()
     print(f"-- build: {time.monotonic() - began:.0f} s", flush=True)
     end_to_end, health, protocols, real_time, others = [], [], [], [], []
     priority = first()

@@ -6,10 +6,11 @@ Usage: tests/workspace.py [--quick]
 
 End-to-end tests mostly wait, so twelve run at a time on two cores, next to unit tests. If other
 programs already use the machine, only six do: next to two busy loops, sixteen tests kept 20 to 100
-threads waiting for a processor, and servers fell behind by a second. The tests of `engine` and
-`net`, which compare times with the kernel's, run afterwards. They have real-time priority if this
-user may set it, which would delay end-to-end tests by up to a second. Tests of the tester's health
-run last, next to the lint alone: most have that priority too, and mostly wait.
+threads waiting for a processor, and servers fell behind by a second; the unit tests run afterwards.
+The tests of `engine` and `net`, which compare times with the kernel's, run alone. They have
+real-time priority if this user may set it, which would delay end-to-end tests by up to a second.
+Tests of the tester's health run last, next to the lint alone: most have that priority too, and
+mostly wait.
 
 Prints the failures of each program that fails. Of the others, it prints the results and which tests
 were skipped. Exit code 1 if a program fails.
@@ -56,6 +57,11 @@ REAL_TIME = {"engine", "net"}
 PROTOCOLS = {
     "session", "kit", "rtsp", "rtmp", "srt", "http-ts", "messages", "webrtc", "proof", "protocols",
 }
+# With real-time priority.
+FIRST = ("chrt", "--rr", "1")
+# Without the right to a higher priority than others. The senders and receivers of many tests would
+# take it from the servers that they test, and from the kernel: ksoftirqd waited for a second.
+ALIKE = ("setpriv", "--bounding-set", "-sys_nice")
 # Where the tests keep their files, if it is in memory. On a disk that is busy with the files of a
 # build, a server waited for seconds for its database, and a removed file for its last page.
 MEMORY = pathlib.Path("/dev/shm")
@@ -140,14 +146,13 @@ def build():
     return sorted(tests), command
 
 
-def first():
-    """Command prefix for real-time priority; empty if this user may not set it."""
-    words = ["chrt", "--rr", "1"]
+def prefix(*words):
+    """Command prefix that changes how a program runs; empty if this user may not change that."""
     try:
         may = subprocess.run([*words, "true"], capture_output=True).returncode == 0
     except FileNotFoundError:
         may = False
-    return words if may else []
+    return list(words) if may else []
 
 
 @contextlib.contextmanager
@@ -218,10 +223,10 @@ def one_after_the_other(programs):
     return threading.Thread(target=run, daemon=True)
 
 
-def end_to_end_threads(hurries):
+def end_to_end_threads(hurries, busy):
     """Number of end-to-end tests to run at a time."""
     per_core = END_TO_END_PER_CORE if hurries else END_TO_END_PER_SLOW_CORE
-    return CORES * (END_TO_END_PER_BUSY_CORE if is_busy() else per_core)
+    return CORES * (END_TO_END_PER_BUSY_CORE if busy else per_core)
 
 
 def main():
@@ -242,12 +247,13 @@ def run(quick, hurries):
     os.sync()
     print(f"-- build: {time.monotonic() - began:.0f} s", flush=True)
     end_to_end, health, protocols, real_time, others = [], [], [], [], []
-    priority = first()
-    threads = end_to_end_threads(hurries)
+    priority, alike = prefix(*FIRST), prefix(*ALIKE)
+    busy = is_busy()
+    threads = end_to_end_threads(hurries, busy)
     for folder, target, executable in tests:
         name = f"{folder.name}/{target}"
         if target == "e2e":
-            end_to_end.append(Program(name, [executable], folder, threads))
+            end_to_end.append(Program(name, [*alike, executable], folder, threads))
         elif target == "health":
             health.append(Program(name, [executable], folder, HEALTH_THREADS))
         elif folder.name in REAL_TIME:
@@ -261,30 +267,24 @@ def run(quick, hurries):
         for name in scripts
     ]
     # Programs of one lane run one after the other; lanes run in parallel.
-    lanes = [others + python, protocols]
-    # One after the other, after all lanes.
-    last = [*real_time]
+    units = [others + python, protocols]
     lint = Program("lint", LINT.split())
     if quick:
         os.environ["STREAMGAUGE_TEST_WITHOUT_TOOLS"] = "1"
-        health.clear()
+        phases = [units, [real_time], [[lint]]]
     else:
-        page = Program("test_html.py", [sys.executable, "tests/test_html.py", command])
-        lanes += [end_to_end, [page]]
-    programs = [program for lane in lanes for program in lane] + last + [*health, lint]
+        page = Program("test_html.py", [*alike, sys.executable, "tests/test_html.py", command])
+        servers = [end_to_end, [page]]
+        side_by_side = [servers, units] if busy else [servers + units]
+        phases = [*side_by_side, [real_time], [health, [lint]]]
+    programs = [program for lanes in phases for lane in lanes for program in lane]
     try:
-        started = [one_after_the_other(lane) for lane in lanes]
-        for thread in started:
-            thread.start()
-        for thread in started:
-            thread.join()
-        for program in last:
-            program.run()
-        linting = one_after_the_other([lint])
-        linting.start()
-        for program in health:
-            program.run()
-        linting.join()
+        for lanes in phases:
+            started = [one_after_the_other(lane) for lane in lanes]
+            for thread in started:
+                thread.start()
+            for thread in started:
+                thread.join()
     finally:
         for program in programs:
             program.stop()

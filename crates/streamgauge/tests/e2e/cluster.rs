@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Counts, Process, Report, Server, established, folder, free_port, have, listens, number, run,
+    Counts, Process, Report, Server, established, folder, free_port, have, number, run,
     streamgauge, wait_for,
 };
 
@@ -47,10 +47,7 @@ pub(crate) fn nats_with(folder: &Path, store: &str) -> (Process, String) {
     let mut command = std::process::Command::new("nats-server");
     command.arg("-c").arg(&path);
     let mut process = Process::start(command, folder);
-    wait_for("NATS listens", PATIENCE, || {
-        assert!(process.runs(), "it ended: {}", process.stderr_text());
-        listens(port).then_some(())
-    });
+    process.listen(port);
     (process, format!("nats://me:secret@127.0.0.1:{port}"))
 }
 

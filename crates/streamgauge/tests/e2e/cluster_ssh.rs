@@ -5,10 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cluster::{FAULTY, PATIENCE, scenario, summaries};
+use crate::cluster::{FAULTY, scenario, summaries};
 use crate::support::{
-    Process, RUN_TIMEOUT, Report, Server, folder, free_port, have, listens, number, streamgauge,
-    wait_for,
+    Process, RUN_TIMEOUT, Report, Server, folder, free_port, have, number, streamgauge,
 };
 
 /// A server of OpenSSH for this user, and a client that knows it as `load1` and `load2`.
@@ -68,10 +67,7 @@ impl SshServer {
         let mut command = Command::new("/usr/sbin/sshd");
         command.args(["-D", "-e", "-f"]).arg(at("sshd_config"));
         let mut process = Process::start(command, folder);
-        wait_for("sshd listens", PATIENCE, || {
-            assert!(process.runs(), "it ended: {}", process.stderr_text());
-            listens(port).then_some(())
-        });
+        process.listen(port);
         SshServer { process, programs }
     }
 

@@ -368,6 +368,8 @@ fn run_it(namespace: &Namespace, file: &str, set: &[&str], environment: &[(&str,
     for one in set {
         arguments.extend(["--set", one]);
     }
+    // Other tests need the processors too.
+    arguments.extend(["--set", "tester.priority=normal"]);
     let mut command = namespace.within(&streamgauge(&arguments));
     command.envs(environment.iter().copied());
     let ended = Process::start(command, folder.path()).finish(EXAMPLE_TIMEOUT);

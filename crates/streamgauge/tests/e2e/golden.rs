@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::namespace::Namespace;
 use crate::support::{
-    Process, Report, assert_most_arrived, folder, free_port, have, listens, number, run,
-    streamgauge, wait_for,
+    Process, Report, assert_most_arrived, folder, free_port, have, number, run, streamgauge,
+    wait_for,
 };
 
 /// Browsers start slowly on a busy machine.
@@ -33,8 +33,8 @@ fn serve(folder: &Path, port: u16) -> Process {
         "--report",
         "served.jsonl",
     ]);
-    let server = Process::start(command, folder);
-    wait_for("it listens", PATIENCE, || listens(port).then_some(()));
+    let mut server = Process::start(command, folder);
+    server.listen(port);
     server
 }
 

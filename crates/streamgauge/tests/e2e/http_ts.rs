@@ -13,8 +13,7 @@ use mediagen::ts::packet::{PACKET_LEN, SYNC};
 use mediagen::ts::stamp::Stamp;
 
 use crate::support::{
-    Process, RUN_TIMEOUT, Report, folder, free_port, have, listens, number, run, streamgauge,
-    wait_for,
+    Process, RUN_TIMEOUT, Report, folder, free_port, have, number, run, streamgauge,
 };
 
 /// Answers each GET with what `answer` writes. Its threads end with their connections, which end
@@ -342,10 +341,7 @@ fn vlc_is_played() {
         "--sout-keep",
     ]);
     let mut vlc = Process::start(command, folder.path());
-    wait_for("VLC listens", Duration::from_secs(60), || {
-        assert!(vlc.runs(), "VLC ended: {}", vlc.stderr_text());
-        listens(port).then_some(())
-    });
+    vlc.listen(port);
     let (report, shown) = plays(&format!("http://127.0.0.1:{port}/x"), "3");
     report.tester_was_fit();
     assert_eq!(report.clients("stopped"), 3);
@@ -395,10 +391,7 @@ fn ffmpeg_is_played() {
     ]);
     command.arg(format!("http://127.0.0.1:{port}/x"));
     let mut ffmpeg = Process::start(command, folder.path());
-    wait_for("ffmpeg listens", Duration::from_secs(60), || {
-        assert!(ffmpeg.runs(), "ffmpeg ended: {}", ffmpeg.stderr_text());
-        listens(port).then_some(())
-    });
+    ffmpeg.listen(port);
     let (report, shown) = plays(&format!("http://127.0.0.1:{port}/x"), "1");
     report.tester_was_fit();
     assert_eq!(report.clients("stopped"), 1);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, RUN_TIMEOUT, Report, Server, folder, free_port, have, listens, number, run,
-    streamgauge, wait_for,
+    Process, RUN_TIMEOUT, Report, Server, folder, free_port, have, number, run, streamgauge,
+    wait_for,
 };
 
 /// A terminal that keeps its contents, as far as the command uses its features.
@@ -406,10 +406,8 @@ fn publisher_in_a_room_shows_what_it_sends() {
     let folder = folder();
     let port = free_port();
     let server = streamgauge(["serve", "webrtc", "--port", &port.to_string()]);
-    let _server = Process::start(server, folder.path());
-    wait_for("the server", Duration::from_secs(60), || {
-        listens(port).then_some(())
-    });
+    let mut _server = Process::start(server, folder.path());
+    _server.listen(port);
     let scenario = format!(
         "duration: 8s\nclients:\n  cameras:\n    urls: ['janus+ws://127.0.0.1:{port}/videoroom/1']\n    \
          participate: {{}}\n    subscribe: nobody\n    load: {{clients: 2, start: at_once}}\n"

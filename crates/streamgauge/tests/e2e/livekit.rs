@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::srt;
 use crate::support::{
-    Process, Report, assert_most_arrived, folder, free_port, have_built, listens, number, run,
-    streamgauge, wait_for,
+    Process, Report, assert_most_arrived, folder, free_port, have_built, number, run, streamgauge,
+    wait_for,
 };
 
 const SECRET: &str = "a-secret-of-these-tests-and-of-nobody-else";
@@ -28,10 +28,8 @@ fn start(folder: &Path) -> Option<(Process, u16)> {
     fs::write(folder.join("livekit.yaml"), config).expect("there is room");
     let mut command = Command::new("livekit-server");
     command.args(["--config", "livekit.yaml"]);
-    let server = Process::start(command, folder);
-    wait_for("LiveKit listens", Duration::from_secs(60), || {
-        listens(port).then_some(())
-    });
+    let mut server = Process::start(command, folder);
+    server.listen(port);
     Some((server, port))
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, RUN_TIMEOUT, Report, folder, free_port, have, listens, number, run, run_concurrently,
+    Process, RUN_TIMEOUT, Report, folder, free_port, have, number, run, run_concurrently,
     streamgauge, wait_for,
 };
 
@@ -32,14 +32,7 @@ impl Server {
             streamgauge(["serve", "messages", "--port", &port.to_string(), "--report"]);
         command.arg(&report).args(arguments);
         let mut process = Process::start(command, folder);
-        wait_for("the server listens", Duration::from_secs(60), || {
-            assert!(
-                process.runs(),
-                "the server ended: {}",
-                process.stderr_text()
-            );
-            listens(port).then_some(())
-        });
+        process.listen(port);
         Server {
             process,
             port,
@@ -541,10 +534,7 @@ fn socat_echoes() {
         "EXEC:cat",
     ]);
     let mut socat = Process::start(command, folder.path());
-    wait_for("socat listens", Duration::from_secs(60), || {
-        assert!(socat.runs(), "socat ended: {}", socat.stderr_text());
-        listens(port).then_some(())
-    });
+    socat.listen(port);
     let report = load(
         folder.path(),
         &format!("tcp://127.0.0.1:{port}"),

@@ -12,8 +12,7 @@ use serde_json::Value;
 
 use crate::namespace::Namespace;
 use crate::support::{
-    Counts, Process, RUN_TIMEOUT, Report, Server, folder, free_port, listens, number, streamgauge,
-    wait_for,
+    Counts, Process, RUN_TIMEOUT, Report, Server, folder, free_port, number, streamgauge, wait_for,
 };
 
 /// Time limit of everything that is waited for.
@@ -50,14 +49,7 @@ fn receiver(folder: &Path) -> (Process, String) {
     let port = free_port();
     let at = format!("127.0.0.3:{port}");
     let mut process = Process::start(receive(folder, &at), folder);
-    wait_for("the receiver listens", PATIENCE, || {
-        assert!(
-            process.runs(),
-            "the receiver ended: {}",
-            process.stderr_text()
-        );
-        listens(port).then_some(())
-    });
+    process.listen(port);
     (process, at)
 }
 

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::scrape::get;
 use crate::support::{
-    Process, RUN_TIMEOUT, Report, established, folder, free_port, have, listens, number, run,
-    streamgauge, wait_for,
+    Process, RUN_TIMEOUT, Report, established, folder, free_port, have, number, run, streamgauge,
+    wait_for,
 };
 
 /// Starts nginx with its RTMP module and its files in this folder.
@@ -32,10 +32,8 @@ fn nginx(folder: &Path, port: u16) -> Process {
     fs::write(&path, config).expect("the folder can be written to");
     let mut command = Command::new("nginx");
     command.arg("-p").arg(folder).arg("-c").arg(path);
-    let process = Process::start(command, folder);
-    wait_for("nginx listens", Duration::from_secs(60), || {
-        listens(port).then_some(())
-    });
+    let mut process = Process::start(command, folder);
+    process.listen(port);
     process
 }
 
@@ -154,7 +152,7 @@ fn every_frame_of_the_reference_server_is_counted() {
     let folder = folder();
     let port = free_port();
     let number_of_port = port.to_string();
-    let server = Process::start(
+    let mut server = Process::start(
         streamgauge([
             "serve",
             "rtmp",
@@ -168,9 +166,7 @@ fn every_frame_of_the_reference_server_is_counted() {
         ]),
         folder.path(),
     );
-    wait_for("the server listens", Duration::from_secs(60), || {
-        listens(port).then_some(())
-    });
+    server.listen(port);
     let scenario = format!(
         "name: lossy\nduration: 8s\nclients:\n  viewers:\n    protocol: rtmp\n    time_codes: true\n    \
          urls: [\"rtmp://127.0.0.1:{port}/live/one\"]\n    \
@@ -280,10 +276,8 @@ fn ffmpeg_publishes_to_the_reference_server_and_plays_from_it() {
     let arguments = ["serve", "rtmp", "--port", &number_of_port, "--streams", "1"];
     let mut serve = streamgauge(arguments);
     serve.args(["--report", "served.jsonl"]);
-    let server = Process::start(serve, folder.path());
-    wait_for("the server listens", Duration::from_secs(60), || {
-        listens(port).then_some(())
-    });
+    let mut server = Process::start(serve, folder.path());
+    server.listen(port);
     let url = format!("rtmp://127.0.0.1:{port}/live/mine");
     let publisher = ffmpeg(
         folder.path(),

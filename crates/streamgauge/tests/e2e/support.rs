@@ -231,6 +231,15 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Waits until it listens on this port of TCP.
+    pub(crate) fn listen(&mut self, port: u16) {
+        wait_for("it listens", LISTEN_TIMEOUT, || {
+            let runs = self.runs();
+            assert!(runs, "it has ended: {}", self.stderr_text());
+            listens(port).then_some(())
+        });
+    }
+
     /// Returns its standard error so far.
     pub(crate) fn stderr_text(&self) -> String {
         fs::read_to_string(&self.stderr).unwrap_or_default()
@@ -313,6 +322,9 @@ impl Finished {
     }
 }
 
+/// Maximum time until a server listens, also on a busy machine.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Returns the variable that sets a health bound.
 pub(crate) fn variable(bound: &str) -> String {
     format!("STREAMGAUGE_TESTER__HEALTH__{bound}")
@@ -371,14 +383,7 @@ impl Server {
         let mut command = streamgauge(["serve", "rtsp", "--port", &port.to_string(), "--report"]);
         command.arg(&report).args(arguments);
         let mut process = Process::start(command, folder);
-        wait_for("the server listens", Duration::from_secs(60), || {
-            assert!(
-                process.runs(),
-                "the server ended: {}",
-                process.stderr_text()
-            );
-            listens(port).then_some(())
-        });
+        process.listen(port);
         Server {
             process,
             port,

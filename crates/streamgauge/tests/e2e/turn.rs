@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, Report, assert_most_arrived, folder, free_port, have, listens, number, run,
-    run_concurrently, streamgauge, wait_for,
+    Process, Report, assert_most_arrived, folder, free_port, have, number, run, run_concurrently,
+    streamgauge,
 };
 
 /// Starts coturn on this port, with a user `me` whose password is `hush-hush`. Returns `None` if it
@@ -28,10 +28,8 @@ fn relays(folder: &Path, port: u16, with: &[&str]) -> Option<Process> {
         .args(["--userdb", "turn.sqlite", "--pidfile", "turn.pid"])
         .args(["--simple-log", "--log-file", "turn.log"])
         .args(with);
-    let server = Process::start(command, folder);
-    wait_for("coturn listens", Duration::from_secs(60), || {
-        listens(port).then_some(())
-    });
+    let mut server = Process::start(command, folder);
+    server.listen(port);
     Some(server)
 }
 
@@ -39,10 +37,8 @@ fn relays(folder: &Path, port: u16, with: &[&str]) -> Option<Process> {
 fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
     let mut command = streamgauge(["serve", "webrtc", "--port", &port.to_string()]);
     command.args(["--report", "served.jsonl"]).args(with);
-    let server = Process::start(command, folder);
-    wait_for("it listens", Duration::from_secs(60), || {
-        listens(port).then_some(())
-    });
+    let mut server = Process::start(command, folder);
+    server.listen(port);
     server
 }
 

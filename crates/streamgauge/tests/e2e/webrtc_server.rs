@@ -7,18 +7,15 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Process, Report, folder, free_port, listens, number, run, run_concurrently, streamgauge,
-    wait_for,
+    Process, Report, folder, free_port, number, run, run_concurrently, streamgauge, wait_for,
 };
 
 /// Starts the reference server on this port.
 fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
     let mut command = streamgauge(["serve", "webrtc", "--port", &port.to_string()]);
     command.args(["--report", "served.jsonl"]).args(with);
-    let server = Process::start(command, folder);
-    wait_for("it listens", Duration::from_secs(60), || {
-        listens(port).then_some(())
-    });
+    let mut server = Process::start(command, folder);
+    server.listen(port);
     server
 }
 

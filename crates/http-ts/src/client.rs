@@ -16,8 +16,8 @@ use super::metrics as m;
 use kit::auth;
 use kit::connect_failure::ConnectFailure;
 use kit::http1::{self, Cookies, Head, ResponseDecoder, ResponseItem, Url, UrlError};
+use kit::lifecycle::{self, Addresses, FAILED_WAIT_MIN, MediaTimes};
 use kit::media::rtp::StreamSummary;
-use kit::media::silence;
 use kit::media::ts::checker::{TsChecker, TsCheckerConfig};
 use kit::media::ts::metrics as ts;
 use kit::metrics as clients;
@@ -39,10 +39,6 @@ use zap::Zapping;
 
 /// A body that has no three packets in a row within this number of bytes is not a transport stream.
 const UNSYNCED_BYTES_MAX: usize = 32 * 1024;
-
-/// Minimum time that a stopped client must have waited for a response or for media to count as
-/// failed: well above the response time of a working server, and below the patience of a viewer.
-const UNANSWERED_MIN: Duration = Duration::from_secs(1);
 
 /// Progress of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +73,7 @@ pub struct Client {
     channel: ChannelId,
     open: bool,
     /// Local and remote address of the connection.
-    addresses: Option<(SocketAddr, Option<SocketAddr>)>,
+    addresses: Option<Addresses>,
     decoder: ResponseDecoder,
     /// Present from the head of the response that carries media.
     checker: Option<Box<TsChecker>>,
@@ -474,14 +470,8 @@ impl Client {
 
     /// Describes the client's progress, for failure details.
     fn describe_progress(&self, now: Time) -> String {
-        let first = self
-            .checker
-            .as_ref()
-            .and_then(|checker| checker.first_arrival());
-        match first {
-            Some(first) => format!("after {:.3} s of media", now.since(first).as_secs_f64()),
-            None => "before any media".to_owned(),
-        }
+        let checker = self.checker.as_ref();
+        lifecycle::describe_progress(checker.and_then(|checker| checker.first_arrival()), now)
     }
 
     /// Checks for timeouts, if a check is due.
@@ -563,15 +553,10 @@ impl Client {
             self.phase,
             Phase::Connecting | Phase::Requested | Phase::Body
         );
-        if self.has_media || !waits || waited < UNANSWERED_MIN {
+        if self.has_media || !waits || waited < FAILED_WAIT_MIN {
             return None;
         }
-        // Otherwise, a run that is shorter than the timeouts would pass with a server that never
-        // answers.
-        let waited = format!(
-            "{:.3} s, until the client was stopped",
-            waited.as_secs_f64()
-        );
+        let waited = lifecycle::describe_wait(waited);
         Some(match self.phase {
             Phase::Body => (Failure::NoMedia, self.describe_missing_media(&waited)),
             Phase::Requested => (
@@ -589,16 +574,14 @@ impl Client {
     fn media_stopped_failure(&self, now: Time) -> Option<(Failure, String)> {
         let checker = self.checker.as_ref().filter(|_| self.has_media)?;
         let (first, last) = checker.first_arrival().zip(checker.last_arrival())?;
-        let (came, silent) = (last.since(first), now.since(last));
-        let bound = silence::bound(came, checker.longest_gap(), self.config.silence.0);
-        (silent >= bound).then(|| {
-            let detail = format!(
-                "no packet for {:.3} s until the client was stopped ({})",
-                silent.as_secs_f64(),
-                self.describe_addresses()
-            );
-            (Failure::MediaStopped, detail)
-        })
+        let times = MediaTimes {
+            first,
+            last,
+            longest_gap: checker.longest_gap(),
+        };
+        let silent = times.stopped_for(now, self.config.silence.0)?;
+        let detail = lifecycle::describe_stopped("packet", silent, &self.describe_addresses());
+        Some((Failure::MediaStopped, detail))
     }
 
     fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
@@ -666,15 +649,8 @@ impl Client {
 
     /// Describes the addresses of the connection, for failure details.
     fn describe_addresses(&self) -> String {
-        match self.addresses {
-            Some((local, Some(remote))) => format!("{local} to {remote}"),
-            Some((local, None)) => format!(
-                "{local} to {}:{}",
-                self.current_url.host(),
-                self.current_url.port()
-            ),
-            None => format!("{}:{}", self.current_url.host(), self.current_url.port()),
-        }
+        let url = &self.current_url;
+        lifecycle::describe_addresses(self.addresses, url.host(), url.port())
     }
 }
 

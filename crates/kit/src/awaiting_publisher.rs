@@ -6,12 +6,9 @@ use std::time::Duration;
 use measure::Time;
 use measure::verdict::NO_PUBLISHER;
 
+use crate::lifecycle::{self, FAILED_WAIT_MIN};
 use crate::publication::is_live;
 use session::{Context, Failure, Input, Outcome, Output, Session, Sinks, StreamRow};
-
-/// Minimum wait without a stream after which a stopped client counts as failed. Otherwise a short
-/// run would pass although no client published anything.
-const FAILED_WAIT_MIN: Duration = Duration::from_secs(1);
 
 /// The streams that a client waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,10 +128,7 @@ impl WaitingClient {
                 let waited = cx.now.since(*since);
                 let in_vain = waited >= FAILED_WAIT_MIN && live.is_none() && !*missed;
                 let outcome = match in_vain {
-                    true => self.failed(&format!(
-                        "{:.3} s, until the client was stopped",
-                        waited.as_secs_f64()
-                    )),
+                    true => self.failed(&lifecycle::describe_wait(waited)),
                     false => Outcome::Stopped,
                 };
                 return self.end(cx, outcome);

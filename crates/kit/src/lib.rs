@@ -12,6 +12,7 @@ pub mod descriptor;
 pub mod duration_range;
 pub mod failure;
 pub mod http1;
+pub mod lifecycle;
 pub mod media;
 pub mod metrics;
 pub mod options;

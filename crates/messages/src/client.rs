@@ -15,6 +15,7 @@ use super::metrics as m;
 use super::template::{PlaceholderValues, Template};
 use super::url::Target;
 use kit::connect_failure::ConnectFailure;
+use kit::lifecycle::{self, FAILED_WAIT_MIN};
 use kit::metrics as clients;
 use kit::websocket::{self as ws, ClientHandshake};
 use session::exchange::ExchangeEnd;
@@ -25,9 +26,6 @@ const CHANNEL: ChannelId = ChannelId(0);
 
 /// Maximum length of the server's part of the greeting.
 const GREETING_BYTES_MAX: usize = 64 * 1024;
-
-/// Minimum time that a stopped client must have waited for its greeting to count as failed.
-const UNANSWERED_MIN: Duration = Duration::from_secs(1);
 
 /// State that all clients of a population with the same URL share.
 #[derive(Debug)]
@@ -286,15 +284,11 @@ impl Client {
                         .push_back(Output::FinishExchange { channel: CHANNEL });
                 }
             }
-            // A run shorter than the timeouts must not pass with a server that never answers.
-            State::Connecting if waited >= UNANSWERED_MIN => {
-                let detail = format!(
-                    "no connection in {:.3} s, until the client was stopped",
-                    waited.as_secs_f64()
-                );
+            State::Connecting if waited >= FAILED_WAIT_MIN => {
+                let detail = format!("no connection in {}", lifecycle::describe_wait(waited));
                 self.fail(cx, ConnectFailure::TimedOut.into(), detail);
             }
-            State::Greeting(greeting) if waited >= UNANSWERED_MIN => {
+            State::Greeting(greeting) if waited >= FAILED_WAIT_MIN => {
                 let detail = greeting.describe_wait(&self.plan);
                 self.fail(cx, Failure::TimeoutGreeting, detail);
             }

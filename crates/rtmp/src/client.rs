@@ -16,7 +16,7 @@ use super::failure::Failure;
 use super::metrics as m;
 use super::url::Url;
 use kit::connect_failure::ConnectFailure;
-use kit::media::silence;
+use kit::lifecycle::Addresses;
 use kit::metrics as clients;
 use kit::publication::Publisher;
 use kit::url::UrlError;
@@ -93,7 +93,7 @@ pub struct Client {
     phase: Phase,
     open: bool,
     /// Local and remote address of the connection.
-    addresses: Option<(SocketAddr, Option<SocketAddr>)>,
+    addresses: Option<Addresses>,
     /// Present during the handshake.
     handshake: Option<Box<Handshake>>,
     connection: Connection,

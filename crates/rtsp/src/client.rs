@@ -41,6 +41,7 @@ use super::headers::SessionHeader as SessionId;
 use super::metrics as m;
 use super::url::{Url, UrlError};
 use kit::auth::Authenticator;
+use kit::lifecycle::{self, Addresses};
 use kit::media::rtp::{RtpReceiver, StreamSummary};
 use kit::media::source::MediaSource;
 use kit::metrics as clients;
@@ -93,7 +94,7 @@ struct Connection {
     /// True while the connection is open or being opened.
     open: bool,
     /// Local and remote address, once the connection is open.
-    ends: Option<(SocketAddr, Option<SocketAddr>)>,
+    ends: Option<Addresses>,
     /// Tunnel that the connection is part of.
     tunnel: Option<Tunnel>,
 }
@@ -313,11 +314,7 @@ impl Client {
 
     /// Describes the addresses of the connection, for failure details.
     fn describe_addresses(&self) -> String {
-        match self.connection.ends {
-            Some((local, Some(remote))) => format!("{local} to {remote}"),
-            Some((local, None)) => format!("{local} to {}:{}", self.url.host(), self.url.port()),
-            None => format!("{}:{}", self.url.host(), self.url.port()),
-        }
+        lifecycle::describe_addresses(self.connection.ends, self.url.host(), self.url.port())
     }
 
     /// Describes received bytes that are not RTSP, for failure details. Empty if there were none.

@@ -18,6 +18,7 @@ use super::seq::{SeqNumber, SocketClock};
 use super::source_media::SourceMedia;
 use super::url::Url;
 use kit::connect_failure::ConnectFailure;
+use kit::lifecycle::Addresses;
 use kit::metrics as clients;
 use kit::publication::Publisher;
 use kit::url::{UrlError, UrlProblem};
@@ -81,7 +82,7 @@ pub struct Client {
     seed: u64,
     phase: Phase,
     /// Local address and that of the server, once the socket is open.
-    addresses: Option<(SocketAddr, Option<SocketAddr>)>,
+    addresses: Option<Addresses>,
     /// Source of datagrams from another address than the server's.
     foreign_source: Option<IpAddr>,
     clock: SocketClock,

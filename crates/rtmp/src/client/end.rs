@@ -1,11 +1,8 @@
 //! End of a client: failures, timeouts, and shutdown.
 
 use super::*;
+use kit::lifecycle::{self, FAILED_WAIT_MIN};
 use kit::viewer::Viewing;
-
-/// Minimum time that a stopped client must have waited for an answer or for media to count as
-/// failed: well above the response time of a working server, and below the patience of a viewer.
-const UNANSWERED_MIN: Duration = Duration::from_secs(1);
 
 /// Delay before an unpublished live stream counts as ended. The publisher may come back, and
 /// players keep showing the last picture until then.
@@ -156,11 +153,10 @@ impl Client {
     pub(super) fn describe_progress(&self, now: Time) -> String {
         let first = self.playing.as_ref().and_then(|own| own.first_arrival());
         match (first, &self.handshake, self.phase) {
-            (Some(first), ..) => format!("after {:.3} s of media", now.since(first).as_secs_f64()),
+            (Some(_), ..) | (_, None, Phase::Playing) => lifecycle::describe_progress(first, now),
             (_, Some(handshake), _) => {
                 format!("before {} of the handshake", handshake.awaited_packet())
             }
-            (_, _, Phase::Playing) => "before any media".to_owned(),
             (_, _, Phase::Publishing) => "while the client published".to_owned(),
             (_, _, phase) => match phase.command() {
                 Some(command) => format!("before the answer to {command}"),
@@ -266,19 +262,15 @@ impl Client {
         self.finish(cx, Outcome::Stopped);
     }
 
-    /// Returns a failure if the client has waited for the server for too long. Otherwise, a run
-    /// that is shorter than the timeouts would pass with a server that never answers.
+    /// Returns a failure if the client has waited for the server for too long.
     fn unanswered_failure(&self, now: Time) -> Option<(Failure, String)> {
         let waited = now.since(self.play_answered_at.unwrap_or(self.requested_at));
         let waits = !matches!(self.phase, Phase::Idle | Phase::Ended);
         let waits = waits && self.phase != Phase::Publishing;
-        if self.has_played() || !waits || waited < UNANSWERED_MIN {
+        if self.has_played() || !waits || waited < FAILED_WAIT_MIN {
             return None;
         }
-        let waited = format!(
-            "{:.3} s, until the client was stopped",
-            waited.as_secs_f64()
-        );
+        let waited = lifecycle::describe_wait(waited);
         Some(match self.phase {
             Phase::Playing => (Failure::NoMedia, self.describe_missing_media(&waited)),
             _ => self.no_answer_failure(&waited).unwrap_or_else(|| {
@@ -293,18 +285,10 @@ impl Client {
         if self.publisher.has_left() {
             return None;
         }
-        let playing = self.playing.as_ref()?;
-        let (first, last) = playing.first_arrival().zip(playing.last_arrival())?;
-        let (span, silent) = (last.since(first), now.since(last));
-        let bound = silence::bound(span, playing.longest_gap(), self.config.silence.0);
-        (silent >= bound).then(|| {
-            let detail = format!(
-                "no frame for {:.3} s until the client was stopped ({})",
-                silent.as_secs_f64(),
-                self.describe_addresses()
-            );
-            (Failure::MediaStopped, detail)
-        })
+        let times = self.playing.as_ref()?.media_times()?;
+        let silent = times.stopped_for(now, self.config.silence.0)?;
+        let detail = lifecycle::describe_stopped("frame", silent, &self.describe_addresses());
+        Some((Failure::MediaStopped, detail))
     }
 
     pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
@@ -364,10 +348,6 @@ impl Client {
 
     /// Describes the addresses of the connection, for failure details.
     pub(super) fn describe_addresses(&self) -> String {
-        match self.addresses {
-            Some((local, Some(remote))) => format!("{local} to {remote}"),
-            Some((local, None)) => format!("{local} to {}:{}", self.url.host(), self.url.port()),
-            None => format!("{}:{}", self.url.host(), self.url.port()),
-        }
+        lifecycle::describe_addresses(self.addresses, self.url.host(), self.url.port())
     }
 }

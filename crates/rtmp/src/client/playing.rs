@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::codec::chunk::MediaMessage;
 use crate::codec::media::{Codec, MediaHeader, PacketContent, find_time_code};
 use crate::metrics as m;
+use kit::lifecycle::MediaTimes;
 use kit::media::frames::metrics as frames;
 use kit::media::frames::{Frame, FrameConfig, FrameCounts, FrameReceiver};
 use kit::media::silence;
@@ -231,9 +232,13 @@ impl Playing {
         self.first.map(|_| self.last)
     }
 
-    /// Longest time without any frame.
-    pub(super) fn longest_gap(&self) -> Duration {
-        self.longest_gap
+    /// Arrival times of all frames. `None` before the first one.
+    pub(super) fn media_times(&self) -> Option<MediaTimes> {
+        Some(MediaTimes {
+            first: self.first?,
+            last: self.last,
+            longest_gap: self.longest_gap,
+        })
     }
 
     /// Processes a media message that ends at offset `end` of the bytes read (hot path). Returns

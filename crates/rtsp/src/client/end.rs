@@ -9,6 +9,7 @@ use crate::codec::Method;
 use crate::config::Transport;
 use crate::failure::Failure;
 use kit::connect_failure::ConnectFailure;
+use kit::lifecycle::{self, FAILED_WAIT_MIN};
 use kit::media::rtp::RtpReceiver;
 use kit::media::silence;
 use kit::viewer::{Delivery, Viewing};
@@ -16,10 +17,6 @@ use session::{ChannelId, Context, Outcome, Output, StreamRow};
 
 /// Timeout for the answer to TEARDOWN.
 const TEARDOWN_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Minimum wait for an answer or for media that counts as the server's failure when the client is
-/// stopped. Well above the response time of a working server, and below the patience of a viewer.
-pub(super) const FAILED_WAIT: Duration = Duration::from_secs(1);
 
 impl Client {
     /// Ends the session before `until`.
@@ -34,8 +31,7 @@ impl Client {
     }
 
     /// Returns the server's failure if a client that is stopped before any media arrived has waited
-    /// too long. Otherwise, a run shorter than the timeouts would pass against a server that never
-    /// answers.
+    /// too long.
     fn failed_wait(&self, now: Time) -> Option<(Failure, String)> {
         if self.first_media.is_some() {
             return None;
@@ -71,13 +67,10 @@ impl Client {
             }
         };
         let waited = now.since(since);
-        (waited >= FAILED_WAIT).then(|| {
-            let waited = waited.as_secs_f64();
+        (waited >= FAILED_WAIT_MIN).then(|| {
+            let waited = lifecycle::describe_wait(waited);
             let (ends, useless) = (self.describe_addresses(), self.describe_useless_bytes());
-            (
-                failure,
-                format!("{what} in {waited:.3} s, until the client was stopped{useless} ({ends})"),
-            )
+            (failure, format!("{what} in {waited}{useless} ({ends})"))
         })
     }
 
@@ -122,11 +115,7 @@ impl Client {
         let since = last.max(self.play_answered.unwrap_or(last));
         let silent = cx.now.since(since);
         (silent >= silence::bound(came, gap, self.config.silence.0)).then(|| {
-            let detail = format!(
-                "no packet for {:.3} s until the client was stopped ({})",
-                silent.as_secs_f64(),
-                self.describe_addresses()
-            );
+            let detail = lifecycle::describe_stopped("packet", silent, &self.describe_addresses());
             (Failure::MediaStopped, detail)
         })
     }

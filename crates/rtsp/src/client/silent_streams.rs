@@ -1,7 +1,7 @@
 //! Streams of a session that never sent packets, or stopped, while others played.
 
-use super::end::FAILED_WAIT;
 use super::{Client, Phase};
+use kit::lifecycle::FAILED_WAIT_MIN;
 use kit::media::rtp::RtpReceiver;
 use kit::media::rtp::metrics::STREAMS_SILENT;
 use kit::media::sdp::MediaKind;
@@ -21,7 +21,7 @@ impl Client {
         let Some(answered) = self.play_answered else {
             return;
         };
-        if cx.now.since(answered) < FAILED_WAIT {
+        if cx.now.since(answered) < FAILED_WAIT_MIN {
             return;
         }
         for stream in &self.streams {

@@ -1,7 +1,5 @@
 //! End of a client.
 
-use std::time::Duration;
-
 use measure::Time;
 
 use super::player_sink::PlayerSink;
@@ -9,15 +7,10 @@ use super::{Client, Phase};
 use crate::codec::packet::Control;
 use crate::failure::Failure;
 use kit::connect_failure::ConnectFailure;
-use kit::media::silence;
+use kit::lifecycle::{self, FAILED_WAIT_MIN};
 use kit::media::ts::metrics as ts;
 use kit::viewer::Viewing;
 use session::{Context, Note, Outcome, Output, Sinks, StreamRow};
-
-/// Minimum time that a stopped client must have waited for an answer or for media before the wait
-/// counts as a failure of the server: well above what a working server takes, and below what a
-/// viewer tolerates.
-const FAILED_WAIT_MIN: Duration = Duration::from_secs(1);
 
 impl Client {
     fn has_played(&self) -> bool {
@@ -64,8 +57,9 @@ impl Client {
     /// Describes the progress of the client.
     pub(super) fn describe_progress(&self, now: Time) -> String {
         match (self.media_seen.first, self.phase) {
-            (Some(first), _) => format!("after {:.3} s of media", now.since(first).as_secs_f64()),
-            (_, Phase::Playing) => "before any media".to_owned(),
+            (Some(_), _) | (_, Phase::Playing) => {
+                lifecycle::describe_progress(self.media_seen.first, now)
+            }
             (_, Phase::Publishing | Phase::Finishing) => "while the client published".to_owned(),
             _ => "within the handshake".to_owned(),
         }
@@ -129,17 +123,13 @@ impl Client {
         self.finish(cx, Outcome::Stopped);
     }
 
-    /// Failure of a server that the client has waited for. Without it, a run that is shorter than
-    /// the timeouts would pass against a silent server.
+    /// Failure of a server that the client has waited for.
     fn failed_wait(&self, now: Time) -> Option<(Failure, String)> {
         let waited = now.since(self.waiting_since);
         if waited < FAILED_WAIT_MIN {
             return None;
         }
-        let within = format!(
-            "{:.3} s (until the client was stopped)",
-            waited.as_secs_f64()
-        );
+        let within = lifecycle::describe_wait(waited);
         match self.phase {
             Phase::Playing if !self.has_played() => {
                 Some((Failure::NoMedia, self.no_media_detail(&within)))
@@ -164,20 +154,15 @@ impl Client {
 
     /// Failure if media has stopped for longer than its earlier gaps explain.
     fn stopped_media(&self, now: Time) -> Option<(Failure, String)> {
-        let (first, last) = self.media_seen.first.zip(self.media_seen.last)?;
         if self.publisher.has_left() {
             return None;
         }
-        let (came, silent) = (last.since(first), now.since(last));
-        let bound = silence::bound(came, self.media_seen.longest_gap, self.config.silence.0);
-        (silent >= bound).then(|| {
-            let detail = format!(
-                "no media for {:.3} s until the client was stopped ({})",
-                silent.as_secs_f64(),
-                self.describe_addresses()
-            );
-            (Failure::MediaStopped, detail)
-        })
+        let silent = self
+            .media_seen
+            .times()?
+            .stopped_for(now, self.config.silence.0)?;
+        let detail = lifecycle::describe_stopped("media", silent, &self.describe_addresses());
+        Some((Failure::MediaStopped, detail))
     }
 
     pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
@@ -289,10 +274,8 @@ impl Client {
 
     /// Local and remote address, for details of failures.
     pub(super) fn describe_addresses(&self) -> String {
-        let addresses = match self.addresses {
-            Some((local, Some(remote))) => format!("{local} to {remote}"),
-            _ => format!("{}:{}", self.url.host(), self.url.port()),
-        };
+        let (host, port) = (self.url.host(), self.url.port());
+        let addresses = lifecycle::describe_addresses(self.addresses, host, port);
         match self.foreign_source {
             Some(from) => format!("{addresses}; datagrams came from {from}, which do not count"),
             None => addresses,

@@ -17,6 +17,7 @@ use crate::handshake::Negotiated;
 use crate::metrics as m;
 use crate::reorder_buffer::ReorderBuffer;
 use crate::seq::SocketClock;
+use kit::lifecycle::MediaTimes;
 use kit::media::rtp::StreamSummary;
 use kit::media::ts::checker::{TsChecker, TsCheckerConfig};
 use kit::media::ts::metrics as ts;
@@ -60,6 +61,18 @@ pub(super) struct MediaSeen {
     pub(super) last: Option<Time>,
     /// Longest time without media.
     pub(super) longest_gap: Duration,
+}
+
+impl MediaSeen {
+    /// Arrival times. `None` before the first media.
+    pub(super) fn times(&self) -> Option<MediaTimes> {
+        let (first, last) = self.first.zip(self.last)?;
+        Some(MediaTimes {
+            first,
+            last,
+            longest_gap: self.longest_gap,
+        })
+    }
 }
 
 impl MediaReceiver {

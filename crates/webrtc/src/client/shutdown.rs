@@ -9,28 +9,16 @@ use crate::failure::Failure;
 use crate::signalling::janus::Subscribe;
 use crate::tracks::Tracks;
 use crate::url::Resource;
+use kit::lifecycle::{self, FAILED_WAIT_MIN, MediaTimes};
 use kit::media::silence;
 use kit::viewer::Viewing;
 use session::{Context, Note, Outcome, Output, Sinks, StreamRow};
 
-/// Minimum time that a stopped client must have waited for an answer or for media before this
-/// counts as the server's failure. It is well above what a working server takes, and below what a
-/// viewer tolerates.
-const FAILED_WAIT_MIN: Duration = Duration::from_secs(1);
-
 /// Maximum time for the goodbye to the server.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Arrival times of the media of a client.
-#[derive(Clone, Copy, Debug)]
-struct MediaTimes {
-    first: Time,
-    last: Time,
-    /// Longest gap between two packets, of the stream where it is shortest.
-    longest_gap: Duration,
-}
-
 impl Client {
+    /// Arrival times of all media; the longest gap is that of the stream where it is shortest.
     fn media_times(&self, sinks: &mut Sinks) -> Option<MediaTimes> {
         let mut times: Option<MediaTimes> = None;
         for link in &self.links {
@@ -59,10 +47,7 @@ impl Client {
 
     /// Describes how long media had been received at `now`.
     fn media_progress(&self, times: Option<MediaTimes>, now: Time) -> String {
-        match times {
-            Some(own) => format!("after {:.3} s of media", now.since(own.first).as_secs_f64()),
-            None => "before any media".to_owned(),
-        }
+        lifecycle::describe_progress(times.map(|own| own.first), now)
     }
 
     /// Handles the deadlines of the shutdown and of the checks for media.
@@ -153,15 +138,11 @@ impl Client {
     }
 
     /// Returns the failure of a client that has waited for at least [`FAILED_WAIT_MIN`] when it is
-    /// stopped. Without it, a run that is shorter than the time-outs would pass against a server
-    /// that does not answer.
+    /// stopped.
     fn overdue_failure(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
         let now = cx.now;
         let long = |since: Time| now.since(since) >= FAILED_WAIT_MIN;
-        let within = |since: Time| {
-            let waited = now.since(since).as_secs_f64();
-            format!("{waited:.3} s, until the client was stopped")
-        };
+        let within = |since: Time| lifecycle::describe_wait(now.since(since));
         if let Some((since, what)) = self.signalling.awaited().filter(|(since, _)| long(*since)) {
             let detail = format!("waited {what} for {}", within(since));
             return Some((Failure::RequestTimeout, detail));
@@ -221,11 +202,7 @@ impl Client {
         );
         let bound = silence::bound(received_for, times.longest_gap, self.config.silence.0);
         (silent >= bound).then(|| {
-            let detail = format!(
-                "no media for {:.3} s until the client was stopped ({})",
-                silent.as_secs_f64(),
-                self.url
-            );
+            let detail = lifecycle::describe_stopped("media", silent, &self.url.to_string());
             (Failure::MediaStopped, detail)
         })
     }

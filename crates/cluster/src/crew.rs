@@ -16,7 +16,7 @@ use measure::tester::{RunnerSummary, SOFTNET_DROPS};
 use measure::{Catalogue, Time};
 use net::Clock;
 use net::clock::monotonic_nanos;
-use runfile::EventRow;
+use runfile::{EventRow, Noted};
 use scenario::{Scenario, Server};
 use sut::{CpuSource, Sut};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -519,7 +519,7 @@ impl Crew for RemoteCrew {
         self.shared.background.spawn(keep_clocks(client, weak));
     }
 
-    fn facts(&self) -> Vec<(&'static str, serde_json::Value)> {
+    fn facts(&self) -> Vec<Noted> {
         let state = RunState {
             seed: self.scenario.1,
             version: self.version.clone(),
@@ -536,8 +536,7 @@ impl Crew for RemoteCrew {
                 .map(|one| one.agreed)
                 .collect(),
         };
-        let state = serde_json::to_value(state).unwrap_or_default();
-        vec![(RUN_STATE, state)]
+        vec![RUN_STATE.of(&state)]
     }
 
     fn lead(&self) -> Duration {

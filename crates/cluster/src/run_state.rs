@@ -1,5 +1,6 @@
 //! State of a run in its run file, with which another coordinator can go on.
 
+use runfile::Fact;
 use scenario::Scenario;
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +10,8 @@ use crate::member::Member;
 use crate::names::{is_name, is_word};
 use crate::orders::{MachineFacts, ReadyInfo};
 
-/// Key of a [`RunState`] in a run file.
-pub const RUN_STATE: &str = "run_state";
+/// State of a run over runners, so that another coordinator can go on with it.
+pub const RUN_STATE: Fact<RunState> = Fact::new("run_state");
 
 /// State that a coordinator needs to go on with a run. It contains no secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

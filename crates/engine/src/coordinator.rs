@@ -17,7 +17,7 @@ use measure::totals::measured_seconds;
 use measure::{ClockError, Health, Recorder, Time, Totals, Verdict, VerdictInput, Window};
 use measure::{server, tester};
 use net::Clock;
-use runfile::{EventRow, WindowRow};
+use runfile::{EventRow, WindowRow, fact};
 use scenario::{Scenario, Secrets};
 use sut::{CpuSource, Sut};
 
@@ -195,8 +195,7 @@ impl Coordinator<'_> {
         }
         let given_back = lingering.finish(now, &sut.held_resources());
         let window = server_release::window(&given_back);
-        let kept = serde_json::to_value(&given_back).unwrap_or_default();
-        self.run_file.meta("given_back", kept);
+        self.run_file.note(fact::GIVEN_BACK.of(&given_back));
         if let Some(totals) = self.totals.get_mut("server") {
             totals.add(&window, 0.0);
         }
@@ -307,8 +306,8 @@ impl Coordinator<'_> {
 
     fn record_holds(&mut self) {
         self.stopped_at = self.planned_end();
-        let holds = serde_json::to_value(HoldsSpec::from(&self.holds));
-        self.run_file.meta("held", holds.unwrap_or_default());
+        let holds = HoldsSpec::from(&self.holds);
+        self.run_file.note(fact::HELD.of(&holds));
     }
 
     fn stop_when_due(&mut self) {
@@ -328,7 +327,7 @@ impl Coordinator<'_> {
         self.stopped_at = self.stopped_at.min(self.level_time(now));
         // Written at once, so that a run that is killed during shutdown can be reported.
         let stopped_at = self.stopped_at.as_secs_f64();
-        self.run_file.meta("stopped_at", stopped_at.into());
+        self.run_file.note(fact::STOPPED_AT.of(&stopped_at));
         if let (Some(holding), Some(sut)) = (&mut self.holding, &self.sut)
             && over
         {
@@ -643,8 +642,7 @@ impl Coordinator<'_> {
             None => {}
             Some(Ok(sources)) => {
                 self.invalid_reasons.extend(sources.fault());
-                let kept = serde_json::to_value(sources).unwrap_or_default();
-                self.run_file.meta("sources", kept);
+                self.run_file.note(fact::SOURCES.of(&sources));
             }
             Some(Err(error)) => self
                 .invalid_reasons
@@ -656,41 +654,36 @@ impl Coordinator<'_> {
     fn record_server_log(&self, sut: &Sut) {
         let (counts, more) = sut.log_counts();
         let counts = counts.into_iter().map(|count| server::LogComplaint {
-            pattern: count.pattern,
+            pattern: self.secrets.mask(&count.pattern),
             lines: count.lines,
-            first: count.first,
+            first: self.secrets.mask(&count.first),
         });
         let log = server::ServerLog {
             complaints: counts.collect(),
             more,
         };
-        let mut log = serde_json::to_value(log).unwrap_or_default();
-        self.secrets.mask_json(&mut log);
-        self.run_file.meta("server_log", log);
+        self.run_file.note(fact::SERVER_LOG.of(&log));
     }
 
     /// Stores the state of each runner for readers of the current run, before the window.
-    fn record_runner_states(&self, states: &[RunnerState]) {
+    fn record_runner_states(&self, states: &Vec<RunnerState>) {
         if !states.is_empty() {
-            let states = serde_json::to_value(states).unwrap_or_default();
-            self.run_file.meta(RunnerState::META_KEY, states);
+            self.run_file.note(fact::RUNNER_STATES.of(states));
         }
     }
 
     /// Stores the health findings and the metrics of each worker.
     fn record_tester_metrics(&self) {
         self.record_health();
-        let workers: Vec<WorkerFigures> = self.workers.values().map(WorkerFigures::of).collect();
-        let workers = serde_json::to_value(workers).unwrap_or_default();
-        self.run_file.meta("workers", workers);
+        let workers = self.workers.values().map(WorkerFigures::of).collect();
+        self.run_file.note(fact::WORKERS.of(&workers));
     }
 
     /// Stores the health findings, and the metrics of the tester that are unavailable.
     fn record_health(&self) {
-        let findings = serde_json::to_value(self.health.findings()).unwrap_or_default();
-        self.run_file.meta("health", findings);
+        self.run_file.note(fact::HEALTH.of(&self.health.findings()));
         self.record_runners();
-        self.run_file.meta("unknown", self.unknown.clone().into());
+        self.run_file.note(fact::UNKNOWN.of(&self.unknown));
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use measure::tester::RunnerSummary;
 use net::Clock;
+use runfile::Noted;
 use scenario::{Scenario, Server};
 use sut::Sut;
 
@@ -38,7 +39,7 @@ pub trait Crew {
 
     /// Facts for the run file, once the start is agreed: those that another coordinator would need
     /// to go on with the run.
-    fn facts(&self) -> Vec<(&'static str, serde_json::Value)> {
+    fn facts(&self) -> Vec<Noted> {
         Vec::new()
     }
 

@@ -9,9 +9,8 @@ use std::time::Duration;
 use measure::threshold::Judge;
 use measure::{Catalogue, Health, Time, Totals};
 use net::Clock;
-use runfile::{ClientRow, Header, RunFile, SubjectHeader};
+use runfile::{ClientRow, Header, Noted, RunFile, SubjectHeader, fact};
 use scenario::Scenario;
-use serde_json::{Value, json};
 
 use crate::error::EngineError;
 use crate::machine::since_1970;
@@ -23,9 +22,6 @@ use crate::worker::WINDOW;
 
 /// Lead time of a level, so that all workers know of it before it begins.
 const NOTICE: Duration = Duration::from_millis(100);
-
-/// Key of the population and the number of clients of a level in its run file.
-const LEVEL: &str = "level";
 
 /// A level.
 #[derive(Clone, Debug)]
@@ -65,7 +61,7 @@ pub(crate) struct RunningLevels<'a> {
     next: &'a mut dyn FnMut(&Finished) -> Option<Level>,
     options: &'a Options,
     /// Facts that are noted in each run file.
-    facts: Vec<(&'static str, Value)>,
+    facts: Vec<Noted>,
     subjects: Vec<SubjectHeader>,
     /// Number of windows before the current level, and of the current level.
     first_window: u64,
@@ -84,7 +80,7 @@ impl<'a> RunningLevels<'a> {
         levels: Levels<'a>,
         scenario: &Scenario,
         options: &'a Options,
-        facts: Vec<(&'static str, Value)>,
+        facts: Vec<Noted>,
         subjects: Vec<SubjectHeader>,
     ) -> RunningLevels<'a> {
         let mut populations = scenario.populations.iter();
@@ -116,7 +112,7 @@ impl<'a> RunningLevels<'a> {
             first_media: row.first_media.filter(|_| !is_older).map(time),
             ended: row.ended.map(time),
             streams: match is_older {
-                true => Value::Array(Vec::new()),
+                true => serde_json::Value::Array(Vec::new()),
                 false => row.streams,
             },
             ..row
@@ -255,13 +251,15 @@ impl RunningLevels<'_> {
         let clients = load.clients_max();
         self.clients = clients;
         let monotonic = clock.to_monotonic_nanos(self.begins);
-        run_file.meta("clock_monotonic_nanos", monotonic.into());
-        run_file.meta("started_at", header.started_at.as_secs_f64().into());
-        run_file.meta("stopped_at", ends.as_secs_f64().into());
-        let name = &scenario.populations[self.population].name;
-        run_file.meta(LEVEL, json!({"population": name, "clients": clients}));
-        for (key, value) in &self.facts {
-            run_file.meta(key, value.clone());
+        run_file.note(fact::CLOCK_MONOTONIC_NANOS.of(&monotonic));
+        run_file.note(fact::STARTED_AT.of(&header.started_at.as_secs_f64()));
+        run_file.note(fact::STOPPED_AT.of(&ends.as_secs_f64()));
+        run_file.note(fact::LEVEL.of(&fact::Level {
+            population: scenario.populations[self.population].name.clone(),
+            clients,
+        }));
+        for noted in &self.facts {
+            run_file.note(noted.clone());
         }
         let subjects = self.subjects.iter();
         Ok(NewLevel {

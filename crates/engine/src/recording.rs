@@ -1,16 +1,16 @@
 //! The run file that is being written.
 
 use measure::{ThresholdResult, Verdict};
-use runfile::{ClientRow, EventRow, RunFile, RunFileError, WindowRow};
+use runfile::{ClientRow, EventRow, Noted, RunFile, RunFileError, WindowRow};
 
 /// The run file of a run, or of the current level of a continuing run. There is none before the
 /// first level and after the last one; what is written then is dropped.
 pub(crate) struct Recording(pub(crate) Option<RunFile>);
 
 impl Recording {
-    pub(crate) fn meta(&self, key: &str, value: serde_json::Value) {
+    pub(crate) fn note(&self, noted: Noted) {
         if let Some(file) = &self.0 {
-            file.meta(key, value);
+            file.note(noted);
         }
     }
 

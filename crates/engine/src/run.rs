@@ -8,7 +8,7 @@ use measure::media::Media;
 use measure::{Catalogue, Health, Recorder, Time, Totals, server, tester};
 use net::Clock;
 use net::Namespace;
-use runfile::{EventRow, Header, RunFile};
+use runfile::{EventRow, Header, Noted, RunFile, fact};
 use scenario::Scenario;
 use sut::Sut;
 
@@ -217,30 +217,30 @@ fn run_prepared<'a>(
     crew.begin(&clock);
     // CLOCK_MONOTONIC is the same in all processes of the machine, so their times can be compared.
     let monotonic = clock.to_monotonic_nanos(Time::ZERO);
-    run_file.meta("clock_monotonic_nanos", monotonic.into());
-    run_file.meta("started_at", since_1970(&clock).as_secs_f64().into());
-    let mut facts: Vec<(&'static str, serde_json::Value)> = Vec::new();
+    run_file.note(fact::CLOCK_MONOTONIC_NANOS.of(&monotonic));
+    run_file.note(fact::STARTED_AT.of(&since_1970(&clock).as_secs_f64()));
+    let mut facts: Vec<Noted> = Vec::new();
     if !options.command.is_empty() {
         let command = scenario.secrets().mask(&options.command);
-        facts.push(("command", command.into()));
+        facts.push(fact::COMMAND.of(&command));
     }
     facts.extend(crew.facts());
     if let Some(build) = &options.build {
-        facts.push(("build", serde_json::to_value(build).unwrap_or_default()));
+        facts.push(fact::BUILD.of(build));
     }
     let counts = sut.as_ref().is_some_and(Sut::has_counters);
-    facts.push(("server_counts", counts.into()));
-    facts.push(("receive_path", receive_paths(&runners).into()));
+    facts.push(fact::SERVER_COUNTS.of(&counts));
+    facts.push(fact::RECEIVE_PATH.of(&receive_paths(&runners)));
     let hint = |runner: &RunnerInfo| runner.receive_hint.clone();
-    facts.push(("receive_hint", runners.iter().find_map(hint).into()));
+    facts.push(fact::RECEIVE_HINT.of(&runners.iter().find_map(hint)));
     let asked = scenario.links().flat_map(|placed| {
         let line = placed.link.line();
-        placed.subjects().map(|name| (name, line.clone().into()))
+        placed.subjects().map(|name| (name, line.clone()))
     });
-    facts.push(("links", serde_json::Value::Object(asked.collect())));
-    facts.push(("media", serde_json::to_value(&media).unwrap_or_default()));
-    for (key, value) in &facts {
-        run_file.meta(key, value.clone());
+    facts.push(fact::LINKS.of(&asked.collect()));
+    facts.push(fact::MEDIA.of(&media));
+    for noted in &facts {
+        run_file.note(noted.clone());
     }
     for text in runners.iter().flat_map(|runner| runner.receivers.clone()) {
         run_file.event(EventRow {

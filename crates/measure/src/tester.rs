@@ -191,8 +191,3 @@ pub struct RunnerState {
     /// True if it was lost: the run ends as invalid.
     pub lost: bool,
 }
-
-impl RunnerState {
-    /// Key of the states of all runners among the facts of a run file.
-    pub const META_KEY: &str = "runner_states";
-}

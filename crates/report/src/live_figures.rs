@@ -11,10 +11,10 @@ use measure::metric::{Metric, MetricSource, Statistic, Unit};
 use measure::tester::RunnerState;
 use measure::totals::WINDOW_SECONDS_MIN;
 use measure::{Catalogue, CounterId, Totals};
-use runfile::{Reader, Subject};
+use runfile::{Reader, Subject, fact};
 
 use crate::ReportError;
-use crate::source::{SERVER, TESTER, is_link, read_meta};
+use crate::source::{SERVER, TESTER, is_link, noted};
 
 /// Prefix of all names.
 pub(crate) const PREFIX: &str = "streamgauge";
@@ -283,8 +283,7 @@ impl LiveFigures {
             None => {
                 // The start is noted again once everything is ready, because the file is older than
                 // the run.
-                let began = reader.meta("started_at")?;
-                let began = began.and_then(|began| began.as_f64());
+                let began = reader.fact(&fact::STARTED_AT)?;
                 let began = began.and_then(|began| Duration::try_from_secs_f64(began).ok());
                 self.started_at = began.unwrap_or(self.started_at);
                 reader.windows()
@@ -303,7 +302,7 @@ impl LiveFigures {
             }
             each(self);
         }
-        self.runners = read_meta(reader, RunnerState::META_KEY)?;
+        self.runners = noted(reader, &fact::RUNNER_STATES)?;
         Ok(())
     }
 

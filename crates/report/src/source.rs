@@ -13,7 +13,7 @@ use measure::{
     Catalogue, ClockError, Finding, Meaning, ThresholdResult, Time, Totals,
     Verdict as MeasuredVerdict, VerdictResult,
 };
-use runfile::{ClientOutcome, Reader, Subject};
+use runfile::{ClientOutcome, Fact, Reader, Subject, fact};
 
 use crate::ReportError;
 use crate::limits::{Evidence, SubjectKind};
@@ -29,9 +29,6 @@ use crate::window::{ReportWindow, SubjectWindow};
 /// Kinds of subjects that are not populations.
 pub(crate) const SERVER: &str = "server";
 pub(crate) const TESTER: &str = "tester";
-
-/// Key of the links' configurations in words, by the names of their directions.
-const LINKS: &str = "links";
 
 /// Maximum number of events in a report: the oldest. The run file has all events.
 const EVENTS_MAX: usize = 10_000;
@@ -186,7 +183,7 @@ impl Report {
             Some((verdict, thresholds)) => (verdict.into(), thresholds),
             None => (cut_off(), Vec::new()),
         };
-        let health = read_meta(reader, "health")?;
+        let health = noted(reader, &fact::HEALTH)?;
         Report::of(reader, &sums, verdict, thresholds, health)
     }
 
@@ -199,7 +196,7 @@ impl Report {
         health: Vec<Finding>,
     ) -> Result<Report, ReportError> {
         let header = reader.header();
-        let runners: Vec<RunnerSummary> = read_meta(reader, "runners")?;
+        let runners: Vec<RunnerSummary> = noted(reader, &fact::RUNNERS)?;
         let clocks = ClockError::of(&runners);
         let finished = reader.is_finished()?;
         let examples = failure_examples(reader, sums)?;
@@ -220,9 +217,9 @@ impl Report {
         let mut tester = of_name(TESTER)
             .map(|subject| sums.metrics(subject, clocks))
             .unwrap_or_default();
-        let unknown: Vec<String> = read_meta(reader, "unknown")?;
+        let unknown: Vec<String> = noted(reader, &fact::UNKNOWN)?;
         tester.clear_unknown(|name| unknown.iter().any(|unknown| unknown == name));
-        let asked: BTreeMap<String, String> = read_meta(reader, LINKS)?;
+        let asked: BTreeMap<String, String> = noted(reader, &fact::LINKS)?;
         let links = reader.subjects().iter().filter(|subject| is_link(subject));
         let links: Vec<Link> = links
             .map(|subject| Link {
@@ -244,11 +241,11 @@ impl Report {
         for (population, lost) in populations.iter_mut().zip(each) {
             population.where_lost = lost;
         }
-        let server_log: ServerLog = read_meta(reader, "server_log")?;
+        let server_log: ServerLog = noted(reader, &fact::SERVER_LOG)?;
         let holds = holds(reader)?;
         let last = Duration::try_from_secs_f64(sums.duration + sums.closing);
         let last = Time::from_start(last.unwrap_or_default());
-        let counts: bool = read_meta(reader, "server_counts")?;
+        let counts: bool = noted(reader, &fact::SERVER_COUNTS)?;
         let server = of_name(SERVER).map(|subject| {
             let mut metrics = sums.metrics(subject, clocks);
             // A server that was not queried has no counts of its own.
@@ -259,7 +256,7 @@ impl Report {
         Ok(Report {
             schema_version: SCHEMA_VERSION,
             streamgauge: header.version.clone(),
-            build: read_meta(reader, "build")?,
+            build: reader.fact(&fact::BUILD)?,
             run: Run {
                 name: header.scenario["name"]
                     .as_str()
@@ -281,18 +278,18 @@ impl Report {
             thresholds: thresholds.into_iter().map(Into::into).collect(),
             populations,
             links,
-            media: read_meta(reader, "media")?,
-            sources: read_meta(reader, "sources")?,
+            media: noted(reader, &fact::MEDIA)?,
+            sources: reader.fact(&fact::SOURCES)?,
             server,
             cpu_per_message,
             server_limits: sums.evidence.limits(header.machine.cores, &server_log),
             server_log,
-            server_gave_back: read_meta(reader, "given_back")?,
+            server_gave_back: reader.fact(&fact::GIVEN_BACK)?,
             tester: Tester {
-                receive_path: text(reader, "receive_path")?,
-                receive_hint: text(reader, "receive_hint")?,
+                receive_path: reader.fact(&fact::RECEIVE_PATH)?,
+                receive_hint: noted(reader, &fact::RECEIVE_HINT)?,
                 health,
-                workers: read_meta(reader, "workers")?,
+                workers: noted(reader, &fact::WORKERS)?,
                 where_lost,
                 metrics: tester,
             },
@@ -305,13 +302,8 @@ impl Report {
 
 /// Returns the error of delays between clients of the run, as far as it is known yet.
 pub(crate) fn clock_error(reader: &Reader) -> Result<ClockError, ReportError> {
-    let runners: Vec<RunnerSummary> = read_meta(reader, "runners")?;
+    let runners: Vec<RunnerSummary> = noted(reader, &fact::RUNNERS)?;
     Ok(ClockError::of(&runners))
-}
-
-fn text(reader: &Reader, key: &str) -> Result<Option<String>, ReportError> {
-    let value = reader.meta(key)?;
-    Ok(value.and_then(|value| Some(value.as_str()?.to_owned())))
 }
 
 /// Returns `true` for a metric that the server counts itself.
@@ -321,7 +313,7 @@ fn is_own_count(name: &str) -> bool {
 
 /// Returns the periods in which the user held the run's plan.
 pub(crate) fn holds(reader: &Reader) -> Result<Holds, ReportError> {
-    let spec: HoldsSpec = read_meta(reader, "held")?;
+    let spec: HoldsSpec = noted(reader, &fact::HELD)?;
     Ok(spec.into())
 }
 
@@ -396,14 +388,11 @@ pub fn windows(reader: &Reader) -> impl Iterator<Item = Result<ReportWindow, Rep
 
 /// Returns a fact that was noted about the run. Returns the default if it is missing, or if this
 /// program cannot read it.
-pub(crate) fn read_meta<T>(reader: &Reader, key: &str) -> Result<T, ReportError>
+pub(crate) fn noted<T>(reader: &Reader, fact: &Fact<T>) -> Result<T, ReportError>
 where
     T: serde::de::DeserializeOwned + Default,
 {
-    let noted = reader.meta(key)?;
-    Ok(noted
-        .and_then(|value| serde_json::from_value(value).ok())
-        .unwrap_or_default())
+    Ok(reader.fact(fact)?.unwrap_or_default())
 }
 
 /// Returns the server's processor time per message, if clients only send messages: its mean

@@ -12,7 +12,7 @@ use measure::{
 use report::paint::Paint;
 use report::{Layout, Report, source, summary};
 use runfile::{
-    ClientOutcome, ClientRow, EventRow, Header, Machine, RunFile, SubjectHeader, WindowRow,
+    ClientOutcome, ClientRow, EventRow, Fact, Header, Machine, RunFile, SubjectHeader, WindowRow,
 };
 use serde_json::json;
 
@@ -80,15 +80,15 @@ fn make(path: &Path) {
             text: HOSTILE.to_owned(),
         });
     }
-    file.meta("receive_path", HOSTILE.into());
-    file.meta("receive_hint", HOSTILE.into());
+    file.note(Fact::new("receive_path").of(&HOSTILE));
+    file.note(Fact::new("receive_hint").of(&HOSTILE));
     let build = serde_json::json!({"commit": HOSTILE, "modified": false, "target": HOSTILE});
-    file.meta("build", build);
+    file.note(Fact::new("build").of(&build));
     let described =
         json!({"population": HOSTILE, "url": HOSTILE, "description": null, "failure": HOSTILE});
     let difference = json!({"population": HOSTILE, "text": HOSTILE});
     let media = json!({"urls": [described], "differences": [difference]});
-    file.meta("media", media);
+    file.note(Fact::new("media").of(&media));
     let thresholds = vec![ThresholdResult {
         text: HOSTILE.to_owned(),
         subject: HOSTILE.to_owned(),

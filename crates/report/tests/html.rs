@@ -12,7 +12,7 @@ use measure::{
 };
 use report::{Report, html};
 use runfile::{
-    ClientOutcome, ClientRow, EventRow, Header, Machine, RunFile, SubjectHeader, WindowRow,
+    ClientOutcome, ClientRow, EventRow, Fact, Header, Machine, RunFile, SubjectHeader, WindowRow,
 };
 use serde_json::{Value, json};
 
@@ -114,10 +114,10 @@ fn make(path: &Path, name: &str, viewers: &str, threshold: &str, windows: u64) {
         windows: 1,
         invalid: false,
     };
-    file.meta("health", json!([lag]));
-    file.meta("command", format!("streamgauge run {name}").into());
-    file.meta("receive_hint", name.into());
-    file.meta("media", json!({"urls": [{"population": viewers, "url": name, "description": null, "failure": name}], "differences": []}));
+    file.note(Fact::new("health").of(&json!([lag])));
+    file.note(Fact::new("command").of(&format!("streamgauge run {name}")));
+    file.note(Fact::new("receive_hint").of(&name));
+    file.note(Fact::new("media").of(&json!({"urls": [{"population": viewers, "url": name, "description": null, "failure": name}], "differences": []})));
     let thresholds = vec![ThresholdResult {
         text: threshold.to_owned(),
         subject: viewers.to_owned(),

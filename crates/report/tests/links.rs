@@ -10,7 +10,7 @@ use measure::{
 };
 use protocols::PROTOCOLS;
 use report::{Layout, Report, html, source, summary};
-use runfile::{Header, Machine, RunFile, SubjectHeader, WindowRow};
+use runfile::{Fact, Header, Machine, RunFile, SubjectHeader, WindowRow};
 use serde_json::{Value, json};
 
 fn catalogue_of(kind: &str) -> Option<Catalogue> {
@@ -54,9 +54,9 @@ fn make_with(path: &Path, frames: &[u64]) {
             .to_vec(),
     };
     let file = RunFile::create(path, &header).expect("a run file can be made");
-    file.meta(
-        "links",
-        json!({"uplink": "RTT 178ms, loss 6%", "downlink": "RTT 178ms, loss 6%"}),
+    file.note(
+        Fact::new("links")
+            .of(&json!({"uplink": "RTT 178ms, loss 6%", "downlink": "RTT 178ms, loss 6%"})),
     );
     for index in 0..4 {
         let catalogue = catalogue_of("rtsp").expect("it is there");

@@ -17,7 +17,8 @@ use report::metrics::MetricFigures;
 use report::paint::Paint;
 use report::{Layout, Report, source, summary};
 use runfile::{
-    ClientOutcome, ClientRow, EventRow, Header, Machine, RunFile, SubjectHeader, WindowRow,
+    ClientOutcome, ClientRow, EventRow, Fact, Header, Machine, RunFile, SubjectHeader, WindowRow,
+    fact,
 };
 
 fn catalogue_of(kind: &str) -> Option<Catalogue> {
@@ -122,15 +123,12 @@ fn make(windows: u64, warm_up: Duration, with_verdict: bool) -> Made {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder.path().join("evening.run");
     let file = RunFile::create(&path, &header(warm_up)).expect("a run file can be made");
-    file.meta("receive_path", "ring".into());
-    file.meta(
-        "build",
-        serde_json::json!({
-            "commit": "0123456789abcdef0123456789abcdef01234567",
-            "modified": true,
-            "target": "x86_64-unknown-linux-musl",
-        }),
-    );
+    file.note(fact::RECEIVE_PATH.of(&"ring".to_owned()));
+    file.note(Fact::new("build").of(&serde_json::json!({
+        "commit": "0123456789abcdef0123456789abcdef01234567",
+        "modified": true,
+        "target": "x86_64-unknown-linux-musl",
+    })));
     for index in 0..windows {
         let (mut server, mut tester) = own(index);
         let subjects = BTreeMap::from([
@@ -345,10 +343,7 @@ fn make_on_runners(errors: [Option<f64>; 2]) -> Made {
         clock_error,
         ..RunnerSummary::default()
     });
-    file.meta(
-        "runners",
-        serde_json::to_value(&runners).expect("it is data"),
-    );
+    file.note(fact::RUNNERS.of(&runners.to_vec()));
     let mut window = viewers(1);
     for delay in [4_000_000; 97].into_iter().chain([50_000_000; 3]) {
         window.record(rtp::FRAME_DELAY, delay);

@@ -15,7 +15,7 @@
 //!
 //! | table | a row is | columns |
 //! |---|---|---|
-//! | `meta` | a fact about the run | `key`, `value` (JSON). Keys: `version` (of streamgauge), `scenario` (as resolved), `machine`, `seed`, `started_at` (seconds since 1970), `warm_up_nanos`, `starts_in_warm_up` (whether delays of clients that start in the warm-up count), `window_nanos`, and other facts; `ended` (true) is written last, so a file without it belongs to a run that was cut off |
+//! | `meta` | a fact about the run | `key`, `value` (JSON). Keys: `version` (of streamgauge), `scenario` (as resolved), `machine`, `seed`, `started_at` (seconds since 1970), `warm_up_nanos`, `starts_in_warm_up` (whether delays of clients that start in the warm-up count), `window_nanos`, and the [`fact`]s; `ended` (true) is written last, so a file without it belongs to a run that was cut off |
 //! | `subject` | a population, its browser, a direction of an emulated link, the server or the tester | `id`, `name`, `kind` (selects the catalogue: a protocol, `browser`, `uplink`, `downlink`, `server`, `tester`), `catalogue` (JSON: the metrics with unit and definition, and the metric names in the order of the arrays in `figures`) |
 //! | `window` | a window of measurement | `idx`, `start_ns`, `seconds` |
 //! | `figures` | figures of a subject in a window | `window`, `subject`, `counters` (JSON array of integers), `gauges` (JSON array of numbers, null where none was taken) |
@@ -37,6 +37,7 @@ pub mod blob;
 mod catalogue;
 mod database;
 mod error;
+pub mod fact;
 mod merge_log;
 mod open;
 mod reader;
@@ -46,6 +47,7 @@ pub mod series;
 mod writer;
 
 pub use error::{RunFileError, io_reason};
+pub use fact::{Fact, Noted};
 pub use merge_log::merge_log;
 pub use reader::{Reader, Rows, Subject};
 pub use rows::{

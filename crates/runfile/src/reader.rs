@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use measure::{Catalogue, ThresholdResult, Time, Totals, Verdict, Window};
 use rusqlite::{Row, params};
+use serde::de::DeserializeOwned;
 
 use crate::blob;
 use crate::catalogue::{Mapping, StoredCatalogue};
 use crate::database::Database;
 use crate::error::RunFileError;
+use crate::fact::{self, Fact};
 use crate::open::open_database;
 use crate::rows::{
     ClientOutcome, ClientRow, EventRow, FailureRow, Header, SubjectHeader, WindowRow,
@@ -126,12 +128,14 @@ impl Reader {
     /// Returns `true` if the run ended regularly, and `false` if it was cut off or is still going
     /// on.
     pub fn is_finished(&self) -> Result<bool, RunFileError> {
-        Ok(self.meta("ended")? == Some(true.into()))
+        Ok(self.fact(&fact::ENDED)?.unwrap_or(false))
     }
 
-    /// Returns a fact that was noted about the run.
-    pub fn meta(&self, key: &str) -> Result<Option<serde_json::Value>, RunFileError> {
-        read_meta(&self.database, key).map_err(|why| self.damaged(why))
+    /// Returns a fact that was noted about the run. Returns `None` if it is missing, or if this
+    /// program cannot read it.
+    pub fn fact<T: DeserializeOwned>(&self, fact: &Fact<T>) -> Result<Option<T>, RunFileError> {
+        let noted = read_meta(&self.database, fact.name()).map_err(|why| self.damaged(why))?;
+        Ok(noted.and_then(|value| fact.read(value)))
     }
 
     /// Subjects in the order of reports.
@@ -157,7 +161,7 @@ impl Reader {
     /// Time at which the run was asked to stop, or [`Time::NEVER`] if none was noted. Later windows
     /// count in no rate and no mean level.
     pub fn stopped_at(&self) -> Result<Time, RunFileError> {
-        let seconds = self.meta("stopped_at")?.and_then(|noted| noted.as_f64());
+        let seconds = self.fact(&fact::STOPPED_AT)?;
         let after = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Ok(after.map_or(Time::NEVER, Time::from_start))
     }
@@ -478,7 +482,7 @@ fn conversion(column: usize, why: String) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Null, why.into())
 }
 
-fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;
     serde_json::from_str(&text).map_err(|error| conversion(column, error.to_string()))
 }
@@ -491,7 +495,7 @@ fn read_meta(database: &Database, key: &str) -> Result<Option<serde_json::Value>
 }
 
 fn read_header(database: &Database, subjects: &[Subject]) -> Result<Header, String> {
-    fn get<T: serde::de::DeserializeOwned>(database: &Database, key: &str) -> Result<T, String> {
+    fn get<T: DeserializeOwned>(database: &Database, key: &str) -> Result<T, String> {
         let value = read_meta(database, key)?.ok_or_else(|| format!("`{key}` is missing"))?;
         serde_json::from_value(value).map_err(|error| format!("`{key}`: {error}"))
     }

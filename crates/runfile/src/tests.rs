@@ -343,7 +343,7 @@ fn clients_events_and_header_read_back_unchanged() {
     };
     (0..300).for_each(|number| file.event(event(number)));
     file.served(serde_json::json!({"sent": 5}));
-    file.meta("receive_path", "ring".into());
+    file.note(fact::RECEIVE_PATH.of(&"ring".to_owned()));
     let verdict = Verdict::decide(
         &[],
         VerdictInput {
@@ -377,8 +377,8 @@ fn clients_events_and_header_read_back_unchanged() {
     assert_eq!(events, (0..300).map(event).collect::<Vec<_>>());
     assert_eq!(reader.served().count(), 1);
     assert_eq!(
-        reader.meta("receive_path").expect("sound"),
-        Some("ring".into())
+        reader.fact(&fact::RECEIVE_PATH).expect("sound"),
+        Some("ring".to_owned())
     );
     assert_eq!(reader.verdict().expect("sound"), Some((verdict, vec![])));
 }

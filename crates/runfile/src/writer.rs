@@ -14,6 +14,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 use crate::blob;
 use crate::catalogue::StoredCatalogue;
 use crate::error::{RunFileError, io_reason};
+use crate::fact::{self, Noted};
 use crate::open::{companion, is_run_file};
 use crate::rows::{ClientRow, EventRow, Header, WindowRow};
 use crate::schema;
@@ -48,7 +49,7 @@ pub struct RunFile {
 /// Row or command for the writer thread.
 #[derive(Debug)]
 enum Command {
-    Meta(String, serde_json::Value),
+    Meta(Noted),
     Window(Box<WindowRow>),
     Client(Box<ClientRow>),
     Event(EventRow),
@@ -153,9 +154,9 @@ impl RunFile {
         &self.path
     }
 
-    /// Notes a fact about the run. A later value for the same key replaces an earlier one.
-    pub fn meta(&self, key: &str, value: serde_json::Value) {
-        self.put(Command::Meta(key.to_owned(), value));
+    /// Notes a fact about the run. A later value replaces an earlier one.
+    pub fn note(&self, noted: Noted) {
+        self.put(Command::Meta(noted));
     }
 
     /// Writes a window. Each index may be used once.
@@ -492,7 +493,7 @@ impl Writer {
     fn end(&mut self, database: &Connection, whole: bool) -> Result<(), rusqlite::Error> {
         if whole {
             self.begin(database)?;
-            put_meta(database, "ended", &true.into())?;
+            put_meta(database, fact::ENDED.name(), &true.into())?;
         }
         self.commit(database)?;
         // Leaving WAL mode merges the log into the database and removes it. If a reader has the
@@ -507,7 +508,7 @@ impl Writer {
     fn write(&mut self, database: &Connection, command: &Command) -> Result<(), rusqlite::Error> {
         self.begin(database)?;
         match command {
-            Command::Meta(key, value) => put_meta(database, key, value)?,
+            Command::Meta(noted) => put_meta(database, noted.name, &noted.value)?,
             Command::Window(window) => {
                 self.write_window(database, window)?;
                 self.windows_pending += 1;

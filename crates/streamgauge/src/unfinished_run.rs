@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cluster::{RUN_STATE, RunState};
 use measure::Window;
-use runfile::RunFile;
+use runfile::{RunFile, fact};
 
 use crate::exit::Failure;
 
@@ -29,16 +29,17 @@ impl UnfinishedRun {
         }
         // A coordinator that lives has locked it.
         RunFile::check(path, true).map_err(|error| bad(&error))?;
-        let read = |key: &str| reader.meta(key).map_err(|error| bad(&error));
-        if read("held")?.is_some() {
+        let held = reader.fact(&fact::HELD).map_err(|error| bad(&error))?;
+        if held.is_some() {
             return Err(bad(&"a user has held its plan, which is not repeated"));
         }
-        if read("stopped_at")?.is_some() {
+        let stopped_at = reader.fact(&fact::STOPPED_AT);
+        if stopped_at.map_err(|error| bad(&error))?.is_some() {
             return Err(bad(
                 &"the run was ending already: `streamgauge report` shows what it has",
             ));
         }
-        let state = read(RUN_STATE)?.and_then(|state| serde_json::from_value(state).ok());
+        let state = reader.fact(&RUN_STATE).map_err(|error| bad(&error))?;
         let state = state.ok_or_else(|| {
             bad(&"it is no run over runners (`--runners` with `--at`), or it had not begun")
         })?;

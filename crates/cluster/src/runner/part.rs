@@ -16,7 +16,7 @@ use kit::url::UrlParts;
 use measure::Time;
 use net::Clock;
 use net::clock::monotonic_nanos;
-use runfile::EventRow;
+use runfile::{EventRow, fact};
 use scenario::Scenario;
 use tokio::io::AsyncReadExt;
 
@@ -268,7 +268,7 @@ impl ActivePart {
         runner.begin(&clock, wall_clock);
         self.signs.late.store(late, Ordering::Relaxed);
         if let Some(record) = &self.record {
-            record.fact("started_at", wall_clock.as_secs_f64().into());
+            record.note(fact::STARTED_AT.of(&wall_clock.as_secs_f64()));
         }
         self.clock = Some(clock);
         true

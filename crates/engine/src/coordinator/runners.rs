@@ -8,6 +8,7 @@ use kit::metrics::{ACTIVE, PLAYING};
 use measure::metric::GaugeId;
 use measure::tester::{CPU, LAG, RunnerState, RunnerSummary, TESTER_CATALOGUE, WorkerFigures};
 use measure::{Catalogue, Health, Time, Totals, Window};
+use runfile::fact;
 use scenario::Scenario;
 
 use super::Coordinator;
@@ -192,8 +193,7 @@ impl Coordinator<'_> {
     pub(super) fn record_runners(&self) {
         let runners = self.runner_summaries();
         if !runners.is_empty() {
-            let runners = serde_json::to_value(runners).unwrap_or_default();
-            self.run_file.meta("runners", runners);
+            self.run_file.note(fact::RUNNERS.of(&runners));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use runfile::{EventRow, RunFile, WindowRow};
+use runfile::{EventRow, Noted, RunFile, WindowRow};
 use scenario::Scenario;
 
 use super::RunnerReport;
@@ -36,8 +36,8 @@ impl RunnerRecord {
     }
 
     /// Stores a fact.
-    pub fn fact(&self, key: &str, value: serde_json::Value) {
-        self.file.meta(key, value);
+    pub fn note(&self, noted: Noted) {
+        self.file.note(noted);
     }
 
     /// Stores a report.

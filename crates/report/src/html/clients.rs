@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use measure::{ContentCheck, Unit};
-use runfile::{ClientOutcome, ClientRow, Reader};
+use runfile::{ClientOutcome, ClientRow, Reader, fact};
 use serde_json::{Value, json};
 
 use crate::ReportError;
@@ -255,8 +255,8 @@ pub(super) fn clients(reader: &Reader, stopped_by_user: bool) -> Result<Value, R
             worst.truncate(WORST);
         }
     }
-    let command = reader.meta("command")?;
-    let command = command.as_ref().and_then(Value::as_str);
+    let command = reader.fact(&fact::COMMAND)?;
+    let command = command.as_deref();
     let subjects = reader.subjects().iter().filter(|one| is_population(one));
     let shown = subjects.filter_map(|subject| {
         let population = populations.get(subject.name.as_str())?;

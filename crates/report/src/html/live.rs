@@ -10,7 +10,7 @@ use std::io::Write;
 use measure::tester::RunnerState;
 use measure::totals::measured_seconds;
 use measure::{Catalogue, Health, HealthBounds, Judge, Threshold, Unit, Verdict as Measured};
-use runfile::Reader;
+use runfile::{Reader, fact};
 use serde_json::{Value, json};
 
 use super::run::run;
@@ -19,7 +19,7 @@ use super::{clients, overview, page};
 use crate::ReportError;
 use crate::human::{count, duration, figure_or_dash, plural};
 use crate::model::Report;
-use crate::source::{Sums, clock_error, cut_off, read_meta};
+use crate::source::{Sums, clock_error, cut_off, noted};
 
 /// Resolution of the charts of a run in progress.
 const RESOLUTION: Resolution = Resolution {
@@ -160,7 +160,7 @@ impl Live {
         });
         run["course"] = self.time_series.value(reader);
         run["clients"] = clients::clients(reader, false)?;
-        let runners: Vec<RunnerState> = read_meta(reader, RunnerState::META_KEY)?;
+        let runners: Vec<RunnerState> = noted(reader, &fact::RUNNER_STATES)?;
         run["tester"]["runners_now"] = runners.iter().map(runner).collect();
         run["warming_up"] = json!(warm_up);
         Ok(run)

@@ -57,7 +57,7 @@ pub(super) fn head(
         "events_left_out": report.events.len().saturating_sub(EVENTS_MAX),
         "media": crate::media::lines(&report.media),
         "about": about(reader, report),
-        "command": reader.meta("command")?.and_then(|command| Some(command.as_str()?.to_owned())),
+        "command": reader.fact(&runfile::fact::COMMAND)?,
         "scenario": reader.header().scenario,
         "duration": run.duration,
         "warm_up": reader.header().warm_up_windows() as f64 * reader.header().window.as_secs_f64(),

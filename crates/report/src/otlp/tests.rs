@@ -292,8 +292,7 @@ fn runners_have_names_and_labels_of_their_own() {
             ..tester::RunnerState::default()
         },
     ];
-    let states = serde_json::to_value(states).expect("it is JSON");
-    file.meta(tester::RunnerState::META_KEY, states);
+    file.note(runfile::fact::RUNNER_STATES.of(&states.into()));
     window(&file, 0, 1.0);
     file.flush().expect("it is written");
     let reader = Reader::open(&path, catalogue_of).expect("it is a run file");

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use measure::metric::Statistic;
 use measure::threshold::WRONG_MAX_DEFAULT;
 use measure::{ContentCheck, Disqualifier, Threshold, Totals};
-use runfile::{ClientOutcome, ClientRow, Reader};
+use runfile::{ClientOutcome, ClientRow, Reader, fact};
 use serde_json::Value;
 
 use super::figures::Figures;
@@ -74,11 +74,10 @@ pub(super) struct Clients {
 /// Counts the clients of a level of a continuing run: most of them began before it and go on after
 /// it, so they are counted at its end. Returns `None` for any other run.
 fn clients_of_level(reader: &Reader) -> Result<Option<Clients>, ReportError> {
-    let Some(level) = reader.meta("level")? else {
+    let Some(level) = reader.fact(&fact::LEVEL)? else {
         return Ok(None);
     };
-    let name = level["population"].as_str().unwrap_or_default();
-    let asked = level["clients"].as_u64().unwrap_or(0);
+    let (name, asked) = (level.population.as_str(), level.clients);
     let mut subjects = reader.subjects().iter();
     let Some(subject) = subjects.find(|subject| subject.name == name) else {
         return Ok(None);

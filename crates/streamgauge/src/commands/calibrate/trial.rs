@@ -9,6 +9,7 @@ use measure::{Totals, Unit};
 use report::metrics::Metrics;
 use report::model::Outcome;
 use report::{Reader, Report, Subject};
+use runfile::fact;
 use scenario::Scenario;
 use sut::Sut;
 
@@ -295,9 +296,8 @@ pub(super) fn scenario(way: ReceivePath, text: &str, set: &[String]) -> Result<S
 /// Returns the start of the run, in nanoseconds of `CLOCK_MONOTONIC`.
 pub(super) fn start_time(reader: &Reader) -> Result<f64, Failure> {
     reader
-        .meta("clock_monotonic_nanos")
+        .fact(&fact::CLOCK_MONOTONIC_NANOS)
         .map_err(Failure::bad)?
-        .and_then(|value| value.as_i64())
         .map(|nanos| nanos as f64)
         .ok_or_else(|| Failure::bad("the run file does not say when the run began"))
 }

@@ -14,7 +14,7 @@ pub trait Viewer: Session {
     fn first_picture(&self, sinks: &mut Sinks) -> Option<Time>;
 
     /// Leaves the stream and requests that of `url` on the same connection, due at `due`. Emits
-    /// [`Output::Streams`] with the results of the stream that it leaves. Returns `false` if that
+    /// [`session::Output::Streams`] with the results of the stream that it leaves. Returns `false` if that
     /// is not possible, and then changes nothing.
     fn change_stream(&mut self, cx: &mut Context<'_>, url: &str, due: Time) -> bool {
         let _ = (cx, url, due);

@@ -12,9 +12,10 @@ mod viewer;
 mod watched;
 
 pub use channels::{Channels, Zap};
-pub use client::ZappingClients;
 pub use summary::SUMMARY;
-pub use viewer::{Viewer, ViewerFactory};
+pub use viewer::{Viewer, ViewerMaker, Viewers};
+
+use client::ZappingClients;
 
 use measure::CounterId;
 

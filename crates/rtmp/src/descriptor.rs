@@ -15,17 +15,17 @@ use super::server::reference::SERVER;
 use super::source::Tracks;
 use super::url::{self, Url};
 use kit::descriptor::{
-    ClientFactory, ClientIdentity, Location, PopulationKeys, PopulationPlan, Protocol, RunContext,
-    StreamName, Transport,
+    ClientFactory, ClientIdentity, Location, PopulationKeys, Protocol, RunContext, StreamName,
+    Transport,
 };
 use kit::media::frames::metrics::FRAMES_GROUP;
 use kit::media::source::SourceConfig;
 use kit::metrics::{CLIENTS, ZAPPING, ZAPS_FAILED_BROKEN};
 use kit::options::ClientOptions;
 use kit::viewer::VIEWERS;
-use kit::zapping::{Viewer, ViewerFactory, ZappingClients};
+use kit::zapping::{ViewerMaker, Viewers};
+use session::StreamRow;
 use session::tls::TlsConfig;
-use session::{Session, StreamRow};
 
 /// RTMP 1.0.
 pub static PROTOCOL: Protocol = Protocol {
@@ -93,14 +93,12 @@ impl PopulationKeys for ClientConfig {
     ) -> Result<Box<dyn ClientFactory>, String> {
         let source = self.publish.as_ref();
         let source = source.map(|source| Tracks::new(source, file)).transpose()?;
-        Ok(Box::new(Clients {
-            maker: Arc::new(ClientMaker {
-                config: self.clone(),
-                source: source.map(Arc::new),
-                surroundings: surroundings.clone(),
-            }),
-            zapping: None,
-        }))
+        let maker = ClientMaker {
+            config: self.clone(),
+            source: source.map(Arc::new),
+            surroundings: surroundings.clone(),
+        };
+        Ok(Box::new(Viewers::new(maker, self.zap)))
     }
 
     /// A client says goodbye to one channel while it requests the next.
@@ -134,31 +132,6 @@ impl PopulationKeys for ClientConfig {
     }
 }
 
-/// Factory for the clients of a population.
-#[derive(Debug)]
-struct Clients {
-    maker: Arc<ClientMaker>,
-    /// Set if the clients change channel.
-    zapping: Option<ZappingClients>,
-}
-
-impl ClientFactory for Clients {
-    fn set_population(&mut self, plan: &PopulationPlan<'_>) -> Result<(), String> {
-        if let Some(zap) = self.maker.config.zap {
-            let zapping = ZappingClients::new(zap, plan.urls, plan.in_turn, self.maker.clone());
-            self.zapping = Some(zapping?);
-        }
-        Ok(())
-    }
-
-    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
-        Ok(match &self.zapping {
-            Some(zapping) => Box::new(zapping.client(url, seat)),
-            None => Box::new(self.maker.client(url, seat.seed)?),
-        })
-    }
-}
-
 /// Maker of clients, each of which plays or publishes one URL.
 #[derive(Debug)]
 struct ClientMaker {
@@ -167,10 +140,12 @@ struct ClientMaker {
     surroundings: RunContext,
 }
 
-impl ClientMaker {
-    fn client(&self, url: &str, seed: u64) -> Result<Client, String> {
-        let mut client =
-            Client::new(self.config.clone(), url, seed).map_err(|error| error.to_string())?;
+impl ViewerMaker for ClientMaker {
+    type Client = Client;
+
+    fn client(&self, url: &str, identity: ClientIdentity) -> Result<Client, String> {
+        let mut client = Client::new(self.config.clone(), url, identity.seed)
+            .map_err(|error| error.to_string())?;
         // Players look for time codes only if frames may carry them.
         if (self.surroundings.has_time_codes() || self.source.is_some())
             && let Some(wall_clock) = self.surroundings.wall_clock()
@@ -182,20 +157,9 @@ impl ClientMaker {
         }
         Ok(client)
     }
-}
 
-impl ViewerFactory for ClientMaker {
-    fn viewer(
-        &self,
-        url: &str,
-        identity: ClientIdentity,
-        is_first: bool,
-    ) -> Result<Box<dyn Viewer>, String> {
-        let client = self.client(url, identity.seed)?;
-        Ok(Box::new(match is_first {
-            true => client,
-            false => client.for_later_channel(),
-        }))
+    fn for_later_channel(client: Client) -> Client {
+        client.for_later_channel()
     }
 
     fn zap_failed_counter(&self, reason: &str) -> CounterId {

@@ -14,8 +14,8 @@ use super::metrics::RTSP;
 use super::server::reference::SERVER;
 use super::url::{self, Url};
 use kit::descriptor::{
-    self, ASSUMED_STREAMS, ClientFactory, ClientIdentity, Location, PopulationKeys, PopulationPlan,
-    Probe, Protocol, RunContext, StreamName,
+    self, ASSUMED_STREAMS, ClientFactory, ClientIdentity, Location, PopulationKeys, Probe,
+    Protocol, RunContext, StreamName,
 };
 use kit::media::rtp::{self, StreamSummary, metrics::RTP};
 use kit::media::source::{MediaSource, SourceConfig};
@@ -23,7 +23,7 @@ use kit::metrics::{CLIENTS, ZAPPING, ZAPS_FAILED_BROKEN};
 use kit::options::ClientOptions;
 use kit::remote_receiver::MediaConfig;
 use kit::viewer::VIEWERS;
-use kit::zapping::{Viewer, ViewerFactory, ZappingClients};
+use kit::zapping::{ViewerMaker, Viewers};
 use session::tls::TlsConfig;
 use session::{CaptureNeeds, Session, StreamRow};
 
@@ -108,14 +108,12 @@ impl PopulationKeys for ClientConfig {
         let source = source
             .map(|source| MediaSource::new(source, file))
             .transpose()?;
-        Ok(Box::new(RtspClients {
-            maker: Arc::new(ClientMaker {
-                config: self.clone(),
-                source: source.map(Arc::new),
-                surroundings: surroundings.clone(),
-            }),
-            zapping: None,
-        }))
+        let maker = ClientMaker {
+            config: self.clone(),
+            source: source.map(Arc::new),
+            surroundings: surroundings.clone(),
+        };
+        Ok(Box::new(Viewers::new(maker, self.zap)))
     }
 
     fn describe_session(&self, url: &str, seed: u64) -> Option<Result<Box<dyn Session>, String>> {
@@ -198,31 +196,6 @@ impl ClientConfig {
 /// parameter sets before it.
 const PICTURE_BYTES: u8 = 64;
 
-/// Factory for the clients of a population.
-#[derive(Debug)]
-struct RtspClients {
-    maker: Arc<ClientMaker>,
-    /// Set if the clients change channel.
-    zapping: Option<ZappingClients>,
-}
-
-impl ClientFactory for RtspClients {
-    fn set_population(&mut self, plan: &PopulationPlan<'_>) -> Result<(), String> {
-        if let Some(zap) = self.maker.config.zap {
-            let zapping = ZappingClients::new(zap, plan.urls, plan.in_turn, self.maker.clone());
-            self.zapping = Some(zapping?);
-        }
-        Ok(())
-    }
-
-    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
-        Ok(match &self.zapping {
-            Some(zapping) => Box::new(zapping.client(url, seat)),
-            None => Box::new(self.maker.client(url, seat.seed)?),
-        })
-    }
-}
-
 /// Maker of clients, each of which plays or publishes one URL.
 #[derive(Debug)]
 struct ClientMaker {
@@ -231,10 +204,12 @@ struct ClientMaker {
     surroundings: RunContext,
 }
 
-impl ClientMaker {
-    fn client(&self, url: &str, seed: u64) -> Result<Client, String> {
-        let mut client =
-            Client::new(self.config.clone(), url, seed).map_err(|error| error.to_string())?;
+impl ViewerMaker for ClientMaker {
+    type Client = Client;
+
+    fn client(&self, url: &str, identity: ClientIdentity) -> Result<Client, String> {
+        let mut client = Client::new(self.config.clone(), url, identity.seed)
+            .map_err(|error| error.to_string())?;
         // Players look for time codes only where there may be any, because it makes each packet
         // more expensive.
         if (self.surroundings.has_time_codes() || self.source.is_some())
@@ -247,20 +222,9 @@ impl ClientMaker {
         }
         Ok(client)
     }
-}
 
-impl ViewerFactory for ClientMaker {
-    fn viewer(
-        &self,
-        url: &str,
-        identity: ClientIdentity,
-        is_first: bool,
-    ) -> Result<Box<dyn Viewer>, String> {
-        let client = self.client(url, identity.seed)?;
-        Ok(Box::new(match is_first {
-            true => client,
-            false => client.for_later_channel(),
-        }))
+    fn for_later_channel(client: Client) -> Client {
+        client.for_later_channel()
     }
 
     fn zap_failed_counter(&self, reason: &str) -> CounterId {

@@ -1,7 +1,6 @@
 //! SRT in the protocol registry.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use measure::{Catalogue, CounterId};
 use schemars::JsonSchema;
@@ -16,8 +15,8 @@ use super::server::reference::SERVER;
 use super::source_media::SourceMedia;
 use super::url::{self, Url};
 use kit::descriptor::{
-    ClientFactory, ClientIdentity, Location, PopulationKeys, PopulationPlan, Protocol, RunContext,
-    StreamName, Transport,
+    ClientFactory, ClientIdentity, Location, PopulationKeys, Protocol, RunContext, StreamName,
+    Transport,
 };
 use kit::media::rtp::{RTP_COLUMNS, StreamSummary, TS_COLUMNS};
 use kit::media::source::SourceConfig;
@@ -25,8 +24,8 @@ use kit::media::ts::metrics::TS;
 use kit::metrics::{CLIENTS, ZAPPING, ZAPS_FAILED_BROKEN};
 use kit::options::{ClientOption, ClientOptions};
 use kit::viewer::VIEWERS;
-use kit::zapping::{Viewer, ViewerFactory, ZappingClients};
-use session::{CaptureNeeds, Session, StreamRow};
+use kit::zapping::{ViewerMaker, Viewers};
+use session::{CaptureNeeds, StreamRow};
 
 /// Secure Reliable Transport (draft-sharabayko-srt-01).
 pub static PROTOCOL: Protocol = Protocol {
@@ -120,14 +119,12 @@ impl PopulationKeys for ClientConfig {
         file: Option<&[u8]>,
         surroundings: &RunContext,
     ) -> Result<Box<dyn ClientFactory>, String> {
-        Ok(Box::new(Clients {
-            maker: Arc::new(ClientMaker {
-                config: self.clone(),
-                media: self.source_media(file)?,
-                surroundings: surroundings.clone(),
-            }),
-            zapping: None,
-        }))
+        let maker = ClientMaker {
+            config: self.clone(),
+            media: self.source_media(file)?,
+            surroundings: surroundings.clone(),
+        };
+        Ok(Box::new(Viewers::new(maker, self.zap)))
     }
 
     /// `None` for publishers, which receive control packets only, and in a rendezvous, in which the
@@ -177,31 +174,6 @@ impl PopulationKeys for ClientConfig {
     }
 }
 
-/// Factory for the clients of a population.
-#[derive(Debug)]
-struct Clients {
-    maker: Arc<ClientMaker>,
-    /// Set if the clients change channel.
-    zapping: Option<ZappingClients>,
-}
-
-impl ClientFactory for Clients {
-    fn set_population(&mut self, plan: &PopulationPlan<'_>) -> Result<(), String> {
-        if let Some(zap) = self.maker.config.zap {
-            let zapping = ZappingClients::new(zap, plan.urls, plan.in_turn, self.maker.clone());
-            self.zapping = Some(zapping?);
-        }
-        Ok(())
-    }
-
-    fn client(&self, url: &str, seat: ClientIdentity) -> Result<Box<dyn Session>, String> {
-        Ok(match &self.zapping {
-            Some(zapping) => Box::new(zapping.client(url, seat)),
-            None => Box::new(self.maker.client(url, seat.seed)?),
-        })
-    }
-}
-
 /// Maker of clients, each of which plays or publishes one URL.
 #[derive(Debug)]
 struct ClientMaker {
@@ -210,10 +182,12 @@ struct ClientMaker {
     surroundings: RunContext,
 }
 
-impl ClientMaker {
-    fn client(&self, url: &str, seed: u64) -> Result<Client, String> {
-        let mut client =
-            Client::new(self.config.clone(), url, seed).map_err(|error| error.to_string())?;
+impl ViewerMaker for ClientMaker {
+    type Client = Client;
+
+    fn client(&self, url: &str, identity: ClientIdentity) -> Result<Client, String> {
+        let mut client = Client::new(self.config.clone(), url, identity.seed)
+            .map_err(|error| error.to_string())?;
         if let Some(wall_clock) = self.surroundings.wall_clock() {
             client = client.with_wall_clock(wall_clock);
         }
@@ -222,20 +196,9 @@ impl ClientMaker {
         }
         Ok(client)
     }
-}
 
-impl ViewerFactory for ClientMaker {
-    fn viewer(
-        &self,
-        url: &str,
-        identity: ClientIdentity,
-        is_first: bool,
-    ) -> Result<Box<dyn Viewer>, String> {
-        let client = self.client(url, identity.seed)?;
-        Ok(Box::new(match is_first {
-            true => client,
-            false => client.for_later_channel(),
-        }))
+    fn for_later_channel(client: Client) -> Client {
+        client.for_later_channel()
     }
 
     fn zap_failed_counter(&self, reason: &str) -> CounterId {

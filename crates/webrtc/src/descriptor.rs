@@ -30,7 +30,7 @@ use kit::media::talk::{Member, TalkConfig, TurnSchedule};
 use kit::metrics::{CLIENTS, ZAPPING, ZAPS_FAILED_BROKEN};
 use kit::options::{ClientOption, ClientOptions};
 use kit::viewer::VIEWERS;
-use kit::zapping::{Viewer, ViewerFactory, ZappingClients};
+use kit::zapping::{ViewerMaker, Viewers};
 use session::seeds::derive_seed;
 use session::tls::TlsConfig;
 use session::{CaptureNeeds, Session, StreamRow};
@@ -197,15 +197,15 @@ impl PopulationKeys for ClientConfig {
     ) -> Result<Box<dyn ClientFactory>, String> {
         let source = self.source().map(config::with_limited_mtu);
         let source = source.map(|source| MediaSource::adaptive(&source, file));
+        let maker = ClientMaker {
+            config: Arc::new(self.clone()),
+            source: source.transpose()?.map(Arc::new),
+            certificate: Arc::new(Certificate::generate(CERTIFICATE_SEED)),
+            context: context.clone(),
+            urls: Vec::new(),
+        };
         Ok(Box::new(Clients {
-            maker: Arc::new(ClientMaker {
-                config: Arc::new(self.clone()),
-                source: source.transpose()?.map(Arc::new),
-                certificate: Arc::new(Certificate::generate(CERTIFICATE_SEED)),
-                context: context.clone(),
-                urls: Vec::new(),
-            }),
-            zapping: None,
+            viewers: Viewers::new(maker, self.zap),
             talk: self.source().and_then(|source| source.talk),
             rooms: Vec::new(),
             clients: 1,
@@ -300,9 +300,7 @@ const CERTIFICATE_SEED: u64 = 1;
 /// Shared state of the clients of a population.
 #[derive(Debug)]
 struct Clients {
-    maker: Arc<ClientMaker>,
-    /// Set if the clients change channel.
-    zapping: Option<ZappingClients>,
+    viewers: Viewers<ClientMaker>,
     talk: Option<TalkConfig>,
     /// URLs of the rooms in which clients talk; empty if all talk together.
     rooms: Vec<String>,
@@ -362,6 +360,10 @@ impl ClientMaker {
             ..(*self.config).clone()
         })
     }
+}
+
+impl ViewerMaker for ClientMaker {
+    type Client = Client;
 
     fn client(&self, url: &str, identity: ClientIdentity) -> Result<Client, String> {
         let (seed, config) = (identity.seed, self.config_of(url, identity.index));
@@ -379,20 +381,9 @@ impl ClientMaker {
         }
         Ok(client)
     }
-}
 
-impl ViewerFactory for ClientMaker {
-    fn viewer(
-        &self,
-        url: &str,
-        identity: ClientIdentity,
-        is_first: bool,
-    ) -> Result<Box<dyn Viewer>, String> {
-        let client = self.client(url, identity)?;
-        Ok(Box::new(match is_first {
-            true => client,
-            false => client.for_later_channel(),
-        }))
+    fn for_later_channel(client: Client) -> Client {
+        client.for_later_channel()
     }
 
     fn zap_failed_counter(&self, reason: &str) -> CounterId {
@@ -406,7 +397,7 @@ impl ViewerFactory for ClientMaker {
 
 impl ClientFactory for Clients {
     fn set_population(&mut self, plan: &PopulationPlan<'_>) -> Result<(), String> {
-        let in_rooms = self.maker.config.participate.is_some() && plan.urls.len() > 1;
+        let in_rooms = self.viewers.maker.config.participate.is_some() && plan.urls.len() > 1;
         if self.talk.is_some() && in_rooms && !plan.in_turn {
             return Err(
                 "`talk` in several rooms needs `pick: in_turn` or `pick: own`: otherwise it is \
@@ -425,20 +416,16 @@ impl ClientFactory for Clients {
             self.rooms = plan.urls.to_vec();
         }
         self.clients = plan.clients;
-        let maker = Arc::get_mut(&mut self.maker).expect("no client has been made");
+        let maker = Arc::get_mut(&mut self.viewers.maker).expect("no client has been made");
         maker.urls = plan.urls.to_vec();
-        if let Some(zap) = self.maker.config.zap {
-            let zapping = ZappingClients::new(zap, plan.urls, plan.in_turn, self.maker.clone());
-            self.zapping = Some(zapping?);
-        }
-        Ok(())
+        self.viewers.set_population(plan)
     }
 
     fn client(&self, url: &str, identity: ClientIdentity) -> Result<Box<dyn Session>, String> {
-        if let Some(zapping) = &self.zapping {
-            return Ok(Box::new(zapping.client(url, identity)));
+        if let Some(client) = self.viewers.zapping(url, identity) {
+            return Ok(client);
         }
-        let mut client = self.maker.client(url, identity)?;
+        let mut client = self.viewers.maker.client(url, identity)?;
         if let Some(talk) = self.talk {
             client = client.with_talk(TurnSchedule::new(talk, self.member(url, identity)));
         }
@@ -465,8 +452,7 @@ mod tests {
         let config: ClientConfig = serde_json::from_str(text).expect("it is one");
         Clients {
             talk: config.source().and_then(|source| source.talk),
-            maker: Arc::new(maker(config)),
-            zapping: None,
+            viewers: Viewers::new(maker(config), None),
             rooms: Vec::new(),
             clients: 1,
         }

@@ -47,14 +47,14 @@ struct Surroundings {
 
 /// Factory of clients that change channel.
 #[derive(Clone, Debug)]
-pub struct ZappingClients(Arc<Surroundings>);
+pub(super) struct ZappingClients(Arc<Surroundings>);
 
 impl ZappingClients {
     /// Creates the factory for a population with these URLs.
     ///
     /// # Errors
     /// If a URL is invalid; the text says why.
-    pub fn new(
+    pub(super) fn new(
         zap: Zap,
         urls: &[String],
         in_turn: bool,
@@ -72,7 +72,7 @@ impl ZappingClients {
     }
 
     /// Makes a client whose first channel is `url`.
-    pub fn client(&self, url: &str, identity: ClientIdentity) -> ZappingClient {
+    pub(super) fn client(&self, url: &str, identity: ClientIdentity) -> ZappingClient {
         let index = self.0.channels.urls.iter().position(|other| other == url);
         ZappingClient {
             own: self.0.clone(),
@@ -98,7 +98,7 @@ impl ZappingClients {
 }
 
 /// A client that changes channel by its schedule.
-pub struct ZappingClient {
+pub(super) struct ZappingClient {
     own: Arc<Surroundings>,
     random: Pcg64Mcg,
     identity: ClientIdentity,

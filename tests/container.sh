@@ -8,6 +8,8 @@
 # Needs root. buildah builds the image; without it, the root file system is used as it is. A chroot
 # stands in for the container's run time. All traffic is in a network of its own.
 set -euo pipefail
+# What is tested does not depend on how busy the machine is.
+export STREAMGAUGE_TESTER__HEALTH__WINDOWS=100%
 cd "$(dirname "$0")/.."
 
 if [[ ${1:-} != --inside ]]; then

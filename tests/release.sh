@@ -7,6 +7,8 @@
 #
 # Needs root, and what packaging/release needs. All traffic is in a network of its own.
 set -euo pipefail
+# What is tested does not depend on how busy the machine is.
+export STREAMGAUGE_TESTER__HEALTH__WINDOWS=100%
 cd "$(dirname "$0")/.."
 
 build=${CARGO_TARGET_DIR:-target}

@@ -1,5 +1,4 @@
-//! What players of all protocols share from their first request to their end: how long a client
-//! that is stopped must have waited for its server, how far its media got, and the words for both.
+//! Waits and silences of the players of all protocols: their bounds, and their words in failures.
 
 #![deny(missing_docs)]
 

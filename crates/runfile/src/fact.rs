@@ -1,4 +1,4 @@
-//! Facts about a run: values that a run file keeps by name, beside its windows and rows.
+//! Facts about a run: values that a run file keeps by name, next to its windows and rows.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -64,17 +64,17 @@ impl<T: DeserializeOwned> Fact<T> {
 pub struct Level {
     /// Name of the population whose clients the search changes.
     pub population: String,
-    /// Its number of clients.
+    /// Number of clients of the population.
     pub clients: u64,
 }
 
 /// Command line of the run, without secrets.
 pub const COMMAND: Fact<String> = Fact::new("command");
-/// What the program was built from.
+/// Commit and target of the program.
 pub const BUILD: Fact<Build> = Fact::new("build");
 /// Start of the run in nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine share.
 pub const CLOCK_MONOTONIC_NANOS: Fact<i64> = Fact::new("clock_monotonic_nanos");
-/// Start of the run in seconds since 1970, once everything was ready. That in the header is earlier.
+/// Start of the run in seconds since 1970, once everything was ready: later than in the header.
 pub const STARTED_AT: Fact<f64> = Fact::new("started_at");
 /// Time at which the run was asked to stop, in seconds since its start.
 pub const STOPPED_AT: Fact<f64> = Fact::new("stopped_at");
@@ -86,19 +86,19 @@ pub const HELD: Fact<HoldsSpec> = Fact::new("held");
 pub const LEVEL: Fact<Level> = Fact::new("level");
 /// Media of the URLs, as described before the run.
 pub const MEDIA: Fact<Media> = Fact::new("media");
-/// What each direction of an emulated link was asked to do, by subject.
+/// Settings of each direction of an emulated link, by subject.
 pub const LINKS: Fact<BTreeMap<String, String>> = Fact::new("links");
-/// What the run's own sources sent.
+/// Packets and pace of the run's own sources.
 pub const SOURCES: Fact<Sources> = Fact::new("sources");
 /// True if the server's own counters were read.
 pub const SERVER_COUNTS: Fact<bool> = Fact::new("server_counts");
 /// Complaints in the server's log.
 pub const SERVER_LOG: Fact<ServerLog> = Fact::new("server_log");
-/// What the server gave back after the last client had left.
+/// Resources that the server gave back after the last client had left.
 pub const GIVEN_BACK: Fact<GivenBack> = Fact::new("given_back");
-/// How the tester received packets.
+/// Paths by which the tester received packets, such as `ring`.
 pub const RECEIVE_PATH: Fact<String> = Fact::new("receive_path");
-/// How it could receive them better.
+/// Advice on a better path.
 pub const RECEIVE_HINT: Fact<Option<String>> = Fact::new("receive_hint");
 /// Bounds of the tester's health that were passed.
 pub const HEALTH: Fact<Vec<Finding>> = Fact::new("health");

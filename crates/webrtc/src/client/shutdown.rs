@@ -18,7 +18,7 @@ use session::{Context, Note, Outcome, Output, Sinks, StreamRow};
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Client {
-    /// Arrival times of all media; the longest gap is that of the stream where it is shortest.
+    /// Arrival times of all media. Of the longest gaps of all streams, the shortest counts.
     fn media_times(&self, sinks: &mut Sinks) -> Option<MediaTimes> {
         let mut times: Option<MediaTimes> = None;
         for link in &self.links {

@@ -9,13 +9,13 @@ mod channels;
 mod client;
 mod summary;
 mod viewer;
+mod viewers;
 mod watched;
 
 pub use channels::{Channels, Zap};
 pub use summary::SUMMARY;
-pub use viewer::{Viewer, ViewerMaker, Viewers};
-
-use client::ZappingClients;
+pub use viewer::{Viewer, ViewerMaker};
+pub use viewers::Viewers;
 
 use measure::CounterId;
 

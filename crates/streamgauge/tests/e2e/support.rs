@@ -68,7 +68,9 @@ pub(crate) fn free_udp_port() -> u16 {
 
 /// Returns a TCP port on which nobody listens; see [`unused_port`].
 pub(crate) fn free_port() -> u16 {
-    unused_port(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok())
+    let at = |port| (Ipv4Addr::LOCALHOST, port);
+    // Some servers use UDP as well.
+    unused_port(|port| TcpListener::bind(at(port)).is_ok() && UdpSocket::bind(at(port)).is_ok())
 }
 
 /// Returns a port that can be bound, a different one each time. It lies below the ports that the

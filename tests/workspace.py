@@ -35,13 +35,13 @@ CORES = len(os.sched_getaffinity(0))
 # processors were the limit: servers took more than 10 s to start, and it was no faster.
 END_TO_END_PER_CORE = 6
 # Settings of the kernel while the tests run, if this user may change them.
-# - rcu_expedited: the kernel does not wait for all cores to pass a quiet point (RCU) before it
-#   removes a packet socket or a network namespace, but asks them. Otherwise tests hold up each other:
-#   a packet socket takes up to two seconds to open while others create and remove namespaces.
-# - sched_autogroup_enabled: the processors are shared between all threads alike, not first between
-#   sessions (sched(7), autogroup). Next to a session of a hundred threads, tests in other sessions and
-#   threads of the kernel, such as ksoftirqd and rcu_preempt, waited up to 2 s for a processor; next
-#   to busy loops, all tests together would have a third of them.
+# - rcu_expedited: the kernel asks all cores to pass a quiet point (RCU) before it removes a packet
+#   socket or a network namespace, and does not wait until they do. Otherwise a packet socket takes
+#   up to two seconds to open while other tests create and remove namespaces.
+# - sched_autogroup_enabled: the kernel shares the processors between all threads alike, not first
+#   between sessions (sched(7), autogroup). Next to a session of a hundred threads with priority,
+#   its own threads, such as ksoftirqd and rcu_preempt, and tests in other sessions waited up to 2 s
+#   for a processor. Without priority, next to busy loops, all tests together would have a third.
 SETTINGS = {
     pathlib.Path("/sys/kernel/rcu_expedited"): "1",
     pathlib.Path("/proc/sys/kernel/sched_autogroup_enabled"): "0",

@@ -232,7 +232,7 @@ fn rtsp_change_to_a_missing_stream_fails_and_the_client_goes_on() {
         [2, 1, 1, 0]
     );
     assert_eq!(delays(&mut pair, m::ZAP_DELAY).0, 1);
-    // The start is that of the first channel; the change has a count of its own.
+    // The first channel decides whether the start was late. Failed changes count elsewhere.
     assert_eq!(services(&pair), [SERVED_WELL]);
     let notes = notes(&pair);
     let expected = "zap_failed: rtsp://server/stream2: status_404: ";

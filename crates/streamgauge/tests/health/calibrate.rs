@@ -33,8 +33,14 @@ fn calibrated(folder: &Path, protocol: &str) -> Value {
     ];
     let finished = run_first(folder, arguments);
     let found = document(&folder.join("out.json"));
-    assert_eq!(finished.status.code(), Some(0), "{found:#}");
-    assert!(finished.stdout.contains("true: all"), "{}", finished.stdout);
+    let paths = found["paths"].as_array().expect("a list").iter();
+    let wrong: Vec<&Value> = paths
+        .flat_map(figures)
+        .filter(|row| row["result"] != "ok")
+        .collect();
+    let why = format!("{wrong:#?}\n{}\n{}", finished.stdout, finished.stderr);
+    assert_eq!(finished.status.code(), Some(0), "{why}");
+    assert!(finished.stdout.contains("true: all"), "{why}");
     assert_eq!(found["result"], "pass");
     found
 }

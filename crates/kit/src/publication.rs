@@ -1,6 +1,7 @@
 //! Messages between the clients of a run about the streams that they publish.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use measure::Time;
 
@@ -16,6 +17,21 @@ const GONE: &str = "gone";
 /// Publishes a message to the players of a stream.
 pub fn publish_message(cx: &mut Context<'_>, topic: String, message: Arc<str>) {
     cx.out.push_back(Output::Publish { topic, message });
+}
+
+/// Length of the windows in which a run is measured.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// Time before the end of a window at which sent media is counted. A busy event loop may be late by
+/// as much, and the media still counts in the window in which it left.
+const COUNT_BEFORE_END: Duration = Duration::from_millis(10);
+
+/// Time at which the media that a flow has sent since the last count is to be counted next: shortly
+/// before the end of the window. Windows begin at whole seconds of the run.
+pub fn next_count(now: Time) -> Time {
+    let counted = now + COUNT_BEFORE_END;
+    let into = counted.as_nanos() % WINDOW.as_nanos() as u64;
+    now + (WINDOW - Duration::from_nanos(into))
 }
 
 /// Message of a client that starts to publish a stream with these kinds of media.
@@ -102,6 +118,21 @@ impl Publisher {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sent_media_is_counted_shortly_before_the_end_of_each_window() {
+        let at = |micros| Time::ZERO + Duration::from_micros(micros);
+        for (now, next) in [
+            (0, 990_000),
+            (989_999, 990_000),
+            (990_000, 1_990_000),
+            (999_000, 1_990_000),
+            (1_000_000, 1_990_000),
+            (1_990_100, 2_990_000),
+        ] {
+            assert_eq!(next_count(at(now)), at(next), "{now}");
+        }
+    }
 
     #[test]
     fn publisher_follows_live_and_gone_messages() {

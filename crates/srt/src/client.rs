@@ -20,7 +20,7 @@ use super::url::Url;
 use kit::connect_failure::ConnectFailure;
 use kit::lifecycle::Addresses;
 use kit::metrics as clients;
-use kit::publication::Publisher;
+use kit::publication::{self, Publisher};
 use kit::url::{UrlError, UrlProblem};
 use session::seeds::derive_seed;
 use session::{
@@ -56,7 +56,7 @@ const WAKEUP_GRID: Duration = Duration::from_millis(5);
 /// Interval of reads from sockets. libsrt sends a NAK within 0.1 ms of a gap.
 const MEDIA_READ_INTERVAL: Duration = Duration::from_micros(500);
 
-/// Interval at which the RTT and the send buffer are sampled, and sent packets are counted.
+/// Interval at which the RTT is sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// State of a client.
@@ -275,6 +275,14 @@ impl Client {
         self.handshake = Some(handshake);
     }
 
+    /// Time at which the RTT and the send buffer are sampled next, and sent packets are counted.
+    fn next_sample(&self, now: Time) -> Time {
+        match self.publishing {
+            Some(_) => publication::next_count(now),
+            None => now + SAMPLE_INTERVAL,
+        }
+    }
+
     /// Starts to publish or play over the established connection.
     fn connected(&mut self, cx: &mut Context<'_>, negotiated: Negotiated, at: Time) {
         self.handshake = self
@@ -284,7 +292,7 @@ impl Client {
         self.peer = negotiated.peer_socket_id;
         let idle = self.url.peer_idle.unwrap_or(self.config.peer_idle.0);
         self.liveness = Liveness::new(cx.now, idle);
-        self.sample_at = cx.now + SAMPLE_INTERVAL;
+        self.sample_at = self.next_sample(cx.now);
         if !self.is_later_channel {
             let delay = at.since(self.started);
             cx.recorder
@@ -457,7 +465,7 @@ impl Client {
             });
         }
         if now >= self.sample_at {
-            self.sample_at = now + SAMPLE_INTERVAL;
+            self.sample_at = self.next_sample(now);
             if let Some(sink) = self.player {
                 if let Some(receiver) = cx.sinks.get::<PlayerSink>(sink).receiver() {
                     receiver.sample(cx.recorder);

@@ -2,7 +2,6 @@
 //! connection takes it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use measure::Time;
 
@@ -17,9 +16,6 @@ use crate::source::Tracks;
 use kit::publication;
 use session::seeds::derive_seed;
 use session::{Context, FlowId, Output};
-
-/// Interval between updates of the population's figures.
-const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// State of a publishing client.
 #[derive(Debug)]
@@ -100,7 +96,7 @@ impl Client {
         flow.start(cx.now);
         let flow = cx.flows.insert(flow);
         publishing.flow = Some(flow);
-        publishing.count_at = Some(cx.now + COUNT_INTERVAL);
+        publishing.count_at = Some(publication::next_count(cx.now));
         cx.out.push_back(Output::StartFlow {
             flow,
             channel: CHANNEL,
@@ -122,7 +118,7 @@ impl Client {
         if publishing.count_at.is_none_or(|at| cx.now < at) {
             return;
         }
-        publishing.count_at = Some(cx.now + COUNT_INTERVAL);
+        publishing.count_at = Some(publication::next_count(cx.now));
         publishing.count(cx);
         // The limit applies to one second: a server acknowledges media as long as it accepts it.
         self.messages_without_media = 0;

@@ -4,7 +4,6 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use measure::Time;
 use rand::Rng;
@@ -23,9 +22,6 @@ use kit::media::rtp::{Faults, FlowSettings, REPORT_INTERVAL, RtpFlow};
 use kit::media::source::MediaSource;
 use kit::publication;
 use session::{ChannelId, Context, FlowId, Open, Output, Port, udp_bind_address, with_port};
-
-/// Interval at which sent media is added to the population's metrics.
-const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Media that a client publishes, and its progress.
 #[derive(Debug)]
@@ -303,7 +299,7 @@ impl Client {
             cx.recorder.record(m::PUBLISH_DELAY, delay);
         }
         publishing.sending = true;
-        publishing.count_at = Some(cx.now + COUNT_INTERVAL);
+        publishing.count_at = Some(publication::next_count(cx.now));
         publishing.report_at = Some(cx.now);
         for stream in &publishing.streams {
             let (channel, interleaved) = match (stream.channel, stream.interleaved) {
@@ -331,7 +327,7 @@ impl Client {
             return;
         };
         if publishing.count_at.is_some_and(|at| at <= cx.now) {
-            publishing.count_at = Some(cx.now + COUNT_INTERVAL);
+            publishing.count_at = Some(publication::next_count(cx.now));
             self.count_sent(cx);
         }
         let Some(publishing) = &mut self.publishing else {

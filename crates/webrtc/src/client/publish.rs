@@ -35,8 +35,8 @@ pub(super) use rtp_feed::RtpFeed;
 use session::seeds::derive_seed;
 use session::{Context, FlowId, Flows, Note, Output, ReadTiming};
 
-/// Interval at which sent media is counted and reports are sent.
-const COUNT_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which reports are sent.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time after which media counts as published although the server has sent no report. WHIP does not
 /// say when others can play it, and servers inspect packets before they allow that.
@@ -57,8 +57,10 @@ pub(super) struct OutgoingMedia {
     streams: Vec<OutgoingStream>,
     /// Sections that the server accepted.
     accepted_sections: Vec<AcceptedSection>,
-    /// Time of the next count, at which reports are sent as well.
+    /// Time at which sent media is counted next.
     count_at: Option<Time>,
+    /// Time of the next reports.
+    report_at: Option<Time>,
     /// Time when the first media was sent.
     began_at: Option<Time>,
     /// Congestion control, if it is enabled.
@@ -127,8 +129,29 @@ impl OutgoingStream {
 }
 
 impl OutgoingMedia {
+    /// Time of the next count or of the next reports.
     pub(super) fn next_due(&self) -> Option<Time> {
-        self.count_at
+        self.count_at.into_iter().chain(self.report_at).min()
+    }
+
+    /// Starts to count what is sent, and to report it.
+    fn begin_counting(&mut self, now: Time) {
+        self.count_at = Some(publication::next_count(now));
+        self.report_at = Some(now + REPORT_INTERVAL);
+    }
+
+    /// Counts what was sent, if that is due. Returns `true` if reports are due.
+    fn count_if_due(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = cx.now;
+        if self.count_at.is_some_and(|due| due <= now) {
+            self.count_at = Some(publication::next_count(now));
+            self.count(cx.flows, cx.recorder);
+        }
+        let reports = self.report_at.is_some_and(|due| due <= now);
+        if reports {
+            self.report_at = Some(now + REPORT_INTERVAL);
+        }
+        reports
     }
 
     /// Returns the RTCP compound of each stream: a sender report with the time since 1970, or
@@ -622,7 +645,7 @@ impl Client {
             let detail = self.describe_link(at, "the server refused all offered media");
             return self.fail(cx, Failure::OfferRefused, detail);
         }
-        self.links[at].outgoing_media.count_at = Some(cx.now + COUNT_INTERVAL);
+        self.links[at].outgoing_media.begin_counting(cx.now);
         self.links[at].outgoing_media.began_at = Some(cx.now);
         // Only reports and answers to consent checks arrive here.
         cx.out.push_back(Output::SetReadTiming {
@@ -708,14 +731,10 @@ impl Client {
     /// Handles everything that is due while media is sent.
     pub(super) fn handle_sending_due(&mut self, cx: &mut Context<'_>, at: usize) {
         self.announce_when_live(cx, at);
-        let outgoing = &mut self.links[at].outgoing_media;
-        if outgoing.count_at.is_none_or(|due| cx.now < due) {
-            return;
+        if self.links[at].outgoing_media.count_if_due(cx) {
+            self.send_sender_reports(cx, at, false);
+            self.flush_peer(cx, at);
         }
-        outgoing.count_at = Some(cx.now + COUNT_INTERVAL);
-        outgoing.count(cx.flows, cx.recorder);
-        self.send_sender_reports(cx, at, false);
-        self.flush_peer(cx, at);
     }
 
     /// Sends a sender report for each stream, if they are enabled, and a goodbye if `goodbye` is

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use measure::Time;
 
 use super::encrypted_flow::EncryptedFlow;
-use super::{COUNT_INTERVAL, OutgoingMedia, OutgoingStream};
+use super::{OutgoingMedia, OutgoingStream};
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::metrics as m;
@@ -50,7 +50,7 @@ impl RtpFeed {
     }
 
     pub(in crate::client) fn deadline(&self) -> Option<Time> {
-        self.outgoing_media.count_at
+        self.outgoing_media.next_due()
     }
 
     pub(super) fn has(&self, flow: FlowId) -> bool {
@@ -163,7 +163,7 @@ impl Client {
             let channel = sockets.media;
             cx.out.push_back(Output::StartFlow { flow, channel });
         }
-        feed.outgoing_media.count_at = Some(cx.now + COUNT_INTERVAL);
+        feed.outgoing_media.begin_counting(cx.now);
         self.feed = Some(feed);
         let published = cx.now.since(self.planned_start);
         cx.recorder
@@ -186,12 +186,9 @@ impl Client {
     /// Handles everything that is due while media is fed.
     pub(in crate::client) fn handle_feed_due(&mut self, cx: &mut Context<'_>) {
         let Some(feed) = &mut self.feed else { return };
-        if feed.outgoing_media.count_at.is_none_or(|due| cx.now < due) {
-            return;
+        if feed.outgoing_media.count_if_due(cx) {
+            self.report_feed(cx, false);
         }
-        feed.outgoing_media.count_at = Some(cx.now + COUNT_INTERVAL);
-        feed.outgoing_media.count(cx.flows, cx.recorder);
-        self.report_feed(cx, false);
     }
 
     /// Handles RTCP of the server.

@@ -90,6 +90,9 @@ pub struct PopulationProgress {
     pub active: u64,
     /// Clients that have received their first media, or sent it if they publish.
     pub playing: u64,
+    /// Running clients that have no media or connection yet. Those that failed in the last window
+    /// are not among them.
+    pub starting: u64,
     /// Clients started since the start of the run.
     pub started: u64,
     /// Clients failed since the start of the run.

@@ -74,11 +74,14 @@ impl Coordinator<'_> {
             clients.started += value("started") as i64;
             clients.failed += value("failed") as i64;
             clients.starts.add_starts(window);
+            // The number of active clients is the highest of the window.
+            let starting = value("active") - value("playing") - value("failed");
             let progress = PopulationProgress {
                 role: role(population),
                 planned,
                 active: value("active") as u64,
                 playing: value("playing") as u64,
+                starting: starting.max(0.0) as u64,
                 started: u64::try_from(clients.started).unwrap_or(0),
                 failed: u64::try_from(clients.failed).unwrap_or(0),
                 start_delay: clients.start_delay(),

@@ -32,7 +32,7 @@ fn clients(population: &PopulationProgress) -> String {
 
 /// Returns the clients that have started and have no media or connection yet, if any.
 fn starting(population: &PopulationProgress) -> Option<String> {
-    let starting = population.active.saturating_sub(population.playing);
+    let starting = population.starting;
     (starting > 0).then(|| format!("{} starting", count(starting as f64)))
 }
 

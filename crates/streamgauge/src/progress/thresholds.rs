@@ -79,13 +79,30 @@ pub(super) fn threshold_lines(results: &[ThresholdResult], lines: usize) -> Vec<
     texts
 }
 
-/// Returns the number of thresholds that hold.
+/// Returns the number of thresholds that hold, and of those that have no data yet, as all of a search
+/// during the ramp of a trial.
 fn summary(results: &[ThresholdResult]) -> String {
-    let holding = results
-        .iter()
-        .filter(|result| State::of(result) == State::Holds);
-    let all = plural(results.len() as f64, "threshold holds", "thresholds hold");
-    format!("{} of {all}", count(holding.count() as f64))
+    let number = |state| {
+        let of_state = results.iter().filter(|result| State::of(result) == state);
+        of_state.count() as f64
+    };
+    let (holding, without_data) = (number(State::Holds), number(State::NoData));
+    let all = results.len() as f64;
+    if without_data == all {
+        return format!(
+            "{} without data yet",
+            plural(all, "threshold", "thresholds")
+        );
+    }
+    let all = plural(all, "threshold holds", "thresholds hold");
+    match without_data {
+        0.0 => format!("{} of {all}", count(holding)),
+        _ => format!(
+            "{} of {all}, {} without data yet",
+            count(holding),
+            count(without_data)
+        ),
+    }
 }
 
 /// Returns the state of the thresholds as part of a line, for output that is not a terminal. `None`
@@ -157,7 +174,11 @@ mod tests {
         );
         assert_eq!(
             plain_thresholds(&results).as_deref(),
-            Some("1 of 4 thresholds hold, violated: viewers.loss < 1% (8.2 %)")
+            Some("1 of 4 thresholds hold, 1 without data yet, violated: viewers.loss < 1% (8.2 %)")
+        );
+        assert_eq!(
+            plain_thresholds(&results[2..3]).as_deref(),
+            Some("1 threshold without data yet")
         );
         assert_eq!(plain_thresholds(&[]), None);
         assert!(shown(&[], 6).is_empty());

@@ -11,6 +11,7 @@ fn viewers() -> PopulationProgress {
         planned: Some(1500),
         active: 1200,
         playing: 1190,
+        starting: 10,
         started: 1210,
         failed: 10,
         start_delay: Some(StartDelay {
@@ -280,6 +281,7 @@ fn plain_line_shows_populations_server_and_tester() {
         role: ClientRole::Publish,
         active: 3,
         playing: 2,
+        starting: 1,
         rates: Some(Rates {
             sent_bitrate: 4e6,
             ..Rates::default()

@@ -378,8 +378,8 @@ impl Client {
     /// Returns what to try if the server refuses the URL; empty if nothing is known to help.
     fn advice_on_status(&self) -> String {
         let path = self.current_url.target().split('?').next();
-        let last = path.and_then(|path| path.trim_end_matches('/').rsplit('/').next());
-        let Some(signalling @ ("whep" | "whip")) = last else {
+        let mut parts = path.unwrap_or("").split('/');
+        let Some(signalling) = parts.find(|part| ["whep", "whip"].contains(part)) else {
             return String::new();
         };
         let scheme = match self.current_url.is_secure() {

@@ -2,6 +2,7 @@
 //! Each protocol defines its schemes and the meaning of a path.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 
 /// Maximum length of a URL in bytes.
 pub const MAX_URL: usize = 4096;
@@ -55,6 +56,9 @@ pub enum UrlProblem {
     /// The host is missing or malformed.
     #[error("has no host")]
     Host,
+    /// The host is an IPv6 address without brackets (RFC 3986, 3.2.2).
+    #[error("has an IPv6 address without brackets; write it as `[::1]`, before the port")]
+    Ipv6,
     /// The port is invalid.
     #[error("has a port that is not a number from 1 to 65535")]
     Port,
@@ -163,6 +167,9 @@ impl UrlParts<'_> {
             }
             None => {
                 let (host, port) = host_and_port.split_once(':').unwrap_or((host_and_port, ""));
+                if host_and_port.parse::<Ipv6Addr>().is_ok() {
+                    return Err(wrong(UrlProblem::Ipv6));
+                }
                 (host.to_owned(), None, host_and_port.to_owned(), port)
             }
         };
@@ -209,7 +216,7 @@ fn split_zone(host: &str) -> Option<(&str, Option<&str>)> {
         Some((address, zone)) => (address, Some(zone.strip_prefix("25").unwrap_or(zone))),
         None => (host, None),
     };
-    address.parse::<std::net::Ipv6Addr>().ok()?;
+    address.parse::<Ipv6Addr>().ok()?;
     (zone != Some("")).then_some((address, zone))
 }
 

@@ -19,7 +19,11 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .into_iter()
         .map(|candidate| (distance(&name, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= (candidate.chars().count().max(3)) / 3)
-        .min_by_key(|(distance, _)| *distance)
+        // Swapped letters are a more usual slip than a missing one.
+        .min_by_key(|(distance, candidate)| {
+            let letters = candidate.chars().count();
+            (*distance, letters.abs_diff(name.len()), *candidate)
+        })
         .map(|(_, candidate)| candidate)
 }
 
@@ -59,5 +63,20 @@ mod tests {
         assert_eq!(nearest("url", keys), Some("urls"));
         assert_eq!(nearest("color", keys), None);
         assert_eq!(nearest("", keys), None);
+    }
+
+    #[test]
+    fn edit_distance_counts_swaps_as_one() {
+        let between = |a: &str, b| distance(&a.chars().collect::<Vec<_>>(), b);
+        for (a, b, expected) in [
+            ("", "", 0),
+            ("loss", "", 4),
+            ("loss", "los", 1),
+            ("delay", "dealy", 1),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(between(a, b), expected, "{a} {b}");
+            assert_eq!(between(b, a), expected, "{b} {a}");
+        }
     }
 }

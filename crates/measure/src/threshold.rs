@@ -31,6 +31,7 @@ use std::fmt;
 
 use crate::metric::Statistic;
 use crate::metric::{Catalogue, Metric, MetricSource, Unit};
+use crate::nearest::suggest;
 use crate::recorder::Window;
 use crate::totals::Totals;
 use crate::units::{Quantity, parse_quantity};
@@ -172,6 +173,14 @@ impl Threshold {
             return Err(error(0, "the threshold has no comparison operator", FORM));
         };
         let (comparison, quantity_from) = read_comparison(text, operator_at)?;
+        if let Some((at, second)) = second_threshold(text, quantity_from) {
+            let help = format!("write each as a threshold of its own, such as `{second}`");
+            return Err(error(
+                at,
+                "there are several comparisons in one threshold",
+                help,
+            ));
+        }
 
         let left = &text[..operator_at];
         let mut parts = Vec::new();
@@ -184,7 +193,14 @@ impl Threshold {
                 } else {
                     format!("`{part}` is not a name of a subject, metric or statistic")
                 };
-                return Err(error(at, message, FORM));
+                // Without the spaces, is it one?
+                let dotted = left.split_whitespace().collect::<Vec<_>>().join(".");
+                let meant = format!("{dotted} {}", text[operator_at..].trim());
+                let help = match dotted != left.trim() && Threshold::parse(&meant).is_ok() {
+                    true => format!("did you mean `{meant}`?"),
+                    false => FORM.to_owned(),
+                };
+                return Err(error(at, message, help));
             }
             parts.push(Name {
                 text: part.to_owned(),
@@ -584,6 +600,24 @@ fn read_comparison(text: &str, at: usize) -> Result<(Comparison, usize), Thresho
     ))
 }
 
+/// Returns the second comparison of a text that has several, and where it begins.
+fn second_threshold(text: &str, from: usize) -> Option<(usize, &str)> {
+    let rest = &text[from..];
+    let operator = rest.find(['<', '>', '=', '!'])?;
+    let parted = [",", ";", "&&", " and ", " or ", "|"];
+    let ends = parted
+        .iter()
+        .filter_map(|word| Some(rest[..operator].find(word)? + word.len()));
+    let begin = ends.max()?;
+    let second = &rest[begin..];
+    let at = from + begin + (second.len() - second.trim_start().len());
+    let second = parted.iter().filter_map(|word| second.split_once(word));
+    let second = second
+        .map(|(first, _)| first)
+        .min_by_key(|first| first.len());
+    Some((at, second.unwrap_or(&rest[begin..]).trim()))
+}
+
 fn read_statistic(text: &str, at: usize) -> Result<Statistic, ThresholdError> {
     Ok(match text {
         "" => Statistic::Value,
@@ -606,7 +640,7 @@ fn read_statistic(text: &str, at: usize) -> Result<Statistic, ThresholdError> {
                     let help = if text.starts_with("worst.") {
                         "`.worst` comes last".to_owned()
                     } else {
-                        suggest(text, known.into_iter())
+                        suggest(text, known)
                     };
                     return Err(error(at, format!("unknown statistic `{text}`"), help));
                 }
@@ -648,41 +682,6 @@ fn example(unit: Unit) -> &'static str {
         Unit::Ratio => "with %, such as 0.5%",
         Unit::Cores => "as 95% (of one core) or 1.5cores",
     }
-}
-
-/// Suggests the name nearest to a misspelt one, or lists all names.
-fn suggest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let known: Vec<&str> = known.collect();
-    let near = known
-        .iter()
-        .map(|name| (distance(wrong, name), *name))
-        .min()
-        .filter(|(distance, name)| *distance <= 1 + name.len().min(wrong.len()) / 3);
-    match near {
-        Some((_, name)) => format!("did you mean `{name}`?"),
-        None => format!("expected one of: {}", known.join(", ")),
-    }
-}
-
-/// Number of insertions, deletions, changes and swaps of neighbours between two words.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows: [Vec<usize>; 3] = [Vec::new(), Vec::new(), (0..=b.len()).collect()];
-    for i in 1..=a.len() {
-        rows.rotate_left(1);
-        rows[2] = vec![i; b.len() + 1];
-        for j in 1..=b.len() {
-            let change = usize::from(a[i - 1] != b[j - 1]);
-            let mut least = (rows[1][j] + 1)
-                .min(rows[2][j - 1] + 1)
-                .min(rows[1][j - 1] + change);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                least = least.min(rows[0][j - 2] + 1);
-            }
-            rows[2][j] = least;
-        }
-    }
-    rows[2][b.len()]
 }
 
 #[cfg(test)]

@@ -50,7 +50,13 @@ pub fn help(url: &str, show: &dyn Fn(&str) -> String) -> String {
         if let Some((_, help)) = other {
             return (*help).to_owned();
         }
-        return match nearest(&scheme, all()) {
+        // `whep://` is short for `whep+http://`.
+        let longer = all().find(|known| {
+            known
+                .split_once('+')
+                .is_some_and(|(first, _)| first == scheme)
+        });
+        return match longer.or_else(|| nearest(&scheme, all())) {
             Some(near) => instead(near, rest),
             None => examples(),
         };
@@ -120,6 +126,9 @@ mod tests {
             ("[::1]:1935/a", "did you mean `rtmp://[::1]:1935/a`?"),
             ("udp://239.1.1.1:5000", "through a relay"),
             ("hls://h/a.m3u8", "HLS"),
+            ("whep://h/a", "did you mean `whep+http://h/a`?"),
+            ("WHIP://h/a", "did you mean `whip+http://h/a`?"),
+            ("livekit://h/a", "did you mean `livekit+ws://h/a`?"),
             ("webrtc://h/a", "signalling"),
             ("file:///a.mp4", "publish"),
             ("ftp://h/a", "a URL begins with rtsp://"),

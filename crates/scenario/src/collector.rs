@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use crate::error::Problem;
-use crate::fields::unknown_keys;
+use crate::fields::{misspelt, unknown_keys};
 use crate::node::Node;
 use crate::origin::Origin;
 
@@ -82,10 +82,11 @@ impl Collector {
         self.push(no_value(key, &self.path.borrow()));
     }
 
-    /// Reports required keys that a mapping lacks.
-    pub(crate) fn report_missing_keys(&self, node: &Node, needs: &[(&str, &str)]) {
+    /// Reports required keys that a mapping lacks. One that is only misspelt is an unknown key, and
+    /// is reported as such.
+    pub(crate) fn report_missing_keys(&self, node: &Node, needs: &[(&str, &str)], known: &[&str]) {
         for (key, how) in needs {
-            if node.entry(key).is_none() {
+            if node.entry(key).is_none() && misspelt(node, key, known).is_none() {
                 let text = match self.path.borrow().as_str() {
                     "" => format!("`{key}` is missing"),
                     path => format!("`{key}` is missing in `{path}`"),

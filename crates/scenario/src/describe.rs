@@ -204,7 +204,7 @@ impl Scenario {
             }
             if let Some(name) = &population.waits_for {
                 lines.push(format!(
-                    "{}: clients wait until {name} publish their stream",
+                    "{}: clients wait for the streams that {name} publish",
                     population.name
                 ));
             } else if waited > 0 {

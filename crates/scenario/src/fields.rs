@@ -2,13 +2,22 @@
 
 use crate::error::Problem;
 use crate::node::{Entry, Node, Value, display_text};
-use measure::nearest::suggest;
+use crate::origin::SourceKind;
+use measure::nearest::{nearest, suggest};
 
 /// Reports every key of the mapping at `path` that is not in `known`.
 pub(crate) fn unknown_keys(node: &Node, path: &str, known: &[&str], problems: &mut Vec<Problem>) {
     let unknown = |entry: &&Entry| !known.contains(&entry.key.as_str());
     let unknown = node.entries().iter().filter(unknown);
     problems.extend(unknown.map(|entry| unknown_key(entry, path, known.iter().copied())));
+}
+
+/// Returns the entry whose key is not in `known` and is most like `key`, which is.
+pub(crate) fn misspelt<'a>(node: &'a Node, key: &str, known: &[&str]) -> Option<&'a Entry> {
+    node.entries().iter().find(|entry| {
+        let written = entry.key.as_str();
+        !known.contains(&written) && nearest(written, known.iter().copied()) == Some(key)
+    })
 }
 
 pub(crate) fn unknown_key<'a>(
@@ -30,10 +39,11 @@ pub(crate) fn unknown_key<'a>(
 }
 
 pub(crate) fn wrong_type(node: &Node, path: &str, wanted: &str) -> Problem {
-    let subject = if path.is_empty() {
-        "the scenario".to_owned()
-    } else {
-        format!("`{path}`")
+    let subject = match path {
+        // The message begins with the option.
+        _ if node.origin.source.kind == SourceKind::Option => "it".to_owned(),
+        "" => "the scenario".to_owned(),
+        path => format!("`{path}`"),
     };
     Problem::new(
         &node.origin,

@@ -363,13 +363,21 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
         visitor: V,
     ) -> Result<V::Value, KeyError> {
         let Some(section) = self.section else {
+            if !matches!(self.node.value, Value::Map(_)) {
+                let text = format!(
+                    "must be a mapping, but is {}; write its keys below it, of which it has: {}",
+                    self.node.describe(),
+                    fields.join(", ")
+                );
+                return Err(KeyError::new(KeyErrorKind::Other(text)).or_origin(&self.node.origin));
+            }
             return self.deserialize_map(visitor);
         };
         let (_, help, needs) = section.form(name);
         let Value::Map(entries) = &self.node.value else {
             return Err(NodeReader { help, ..self }.wrong_type("a mapping"));
         };
-        section.report_missing_keys(self.node, needs);
+        section.report_missing_keys(self.node, needs, fields);
         let read = visitor.visit_map(Entries {
             entries: entries.iter(),
             value: None,

@@ -1,5 +1,6 @@
 //! Populations: URLs, protocol, load, and the time at which clients leave.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use serde_json::{Value as Json, json};
 use crate::collector::{TypeSyntax, join_path};
 use crate::data_files;
 use crate::error::Problem;
-use crate::fields::{unknown_key, unknown_keys, wrong_type};
+use crate::fields::{misspelt, unknown_key, unknown_keys, wrong_type};
 use crate::link_keys::{self, LinkKeys};
 use crate::masking::mask_text;
 use crate::model::{Leave, Pick, Population};
@@ -211,9 +212,14 @@ pub(crate) fn read(
     let path = format!("clients.{}", entry.key);
     let node = &entry.node;
     let keys: PopulationKeys = section::read_with_foreign_keys(node, &path, FORMS, problems)?;
-    let urls = node
-        .get("urls")
-        .map(|node| urls::read(node, &join_path(&path, "urls"), Some(server), problems))
+    let known = section::keys::<PopulationKeys>();
+    // Misspelt URLs still tell the protocol, whose keys are then known.
+    let written = node.entry("urls").or_else(|| misspelt(node, "urls", known));
+    let urls = written
+        .map(|entry| {
+            let path = join_path(&path, &entry.key);
+            urls::read(&entry.node, &path, Some(server), problems)
+        })
         .unwrap_or_default();
     let protocol = protocol(node, &path, &urls, problems);
     let pick = pick(node, &path, problems);
@@ -234,20 +240,24 @@ pub(crate) fn read(
         check_has_end(node, load, leaves, ends, problems);
         check_starts(node, load, duration, problems);
     }
-    let known = section::keys::<PopulationKeys>();
     let own = |entry: &&Entry| !known.contains(&entry.key.as_str());
     let rest = node.entries().iter().filter(own).cloned().collect();
     let config = match protocol {
         Some(protocol) => config(protocol, rest, node, &path, problems),
         // Without a protocol its keys are not known. Keys that no protocol has are still reported.
         None => {
-            let all: Vec<String> = PROTOCOLS
+            let all: BTreeSet<String> = PROTOCOLS
                 .iter()
                 .flat_map(|protocol| protocol.config_keys())
                 .collect();
             for other in rest.iter().filter(|other| !all.contains(&other.key)) {
                 let known = known.iter().copied().chain(all.iter().map(String::as_str));
-                problems.push(unknown_key(other, &path, known));
+                // All of them would be a hundred.
+                let help = match nearest(&other.key, known) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => "the URLs of a population tell which keys it has".to_owned(),
+                };
+                problems.push(unknown_key(other, &path, []).help(help));
             }
             None
         }

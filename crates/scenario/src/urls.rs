@@ -74,6 +74,13 @@ pub(crate) fn read<'a>(
             );
             continue;
         }
+        if let Some(second) = second_url(&written) {
+            problems.push(
+                Problem::new(&item.origin, "these are several URLs in one")
+                    .help(format!("write each on its own, such as `{second}`")),
+            );
+            continue;
+        }
         match expand(&written, MAX_URLS - urls.len()) {
             Ok(expanded) => urls.extend(expanded.into_iter().map(|url| (url, item))),
             Err((message, help)) => {
@@ -82,6 +89,17 @@ pub(crate) fn read<'a>(
         }
     }
     urls
+}
+
+/// Returns the URL after a comma or a space, if one begins there.
+fn second_url(text: &str) -> Option<&str> {
+    let mut parts = text.match_indices([',', ' ']);
+    let after = parts.find_map(|(at, _)| {
+        let after = text[at + 1..].trim_start();
+        let is_url = protocols::find_by_url(after).is_some() && after.contains("://");
+        is_url.then_some(after)
+    })?;
+    after.split([',', ' ']).next()
 }
 
 /// Returns the JSON Schema of the values that [`read`] accepts.

@@ -218,7 +218,7 @@ fn wrong_argument_is_named() {
     for part in [
         "--ramp 20: a unit is missing | a duration",
         "--leave-after 1x: unknown unit `x` | a duration",
-        "--clients 0x: `clients.viewers.load.clients` must be a whole number",
+        "--clients 0x: it must be a whole number",
         "--transport upd: `clients.viewers.transport` cannot be `upd` | did you mean `udp`?",
     ] {
         assert!(message.contains(part), "{part} is not in:\n{message}");
@@ -442,4 +442,68 @@ fn description_of_senders_mentions_no_media() {
     let scenario = Scenario::from_one_liner(&line, &Overrides::default()).expect("it is good");
     let text = scenario.describe().lines().join("\n");
     assert!(text.contains("they leave when the media ends"), "{text}");
+}
+
+#[test]
+fn misspelt_required_key_is_one_problem() {
+    let problems = |text: &str| -> Vec<String> {
+        let error = Scenario::parse("s.yaml", text, &Overrides::default()).expect_err(text);
+        let problems = error.problems().iter();
+        problems
+            .map(|problem| format!("{problem} | {}", problem.help_text().unwrap_or("-")))
+            .collect()
+    };
+    // The protocol is known by the misspelt key, and so are its keys.
+    let population = "    url: srt://h:1\n    load: {clients: 10}\n";
+    let unknown_urls = "unknown key `url` in `clients.viewers` | did you mean `urls`?";
+    assert_eq!(
+        problems(&format!(
+            "clients:\n  viewers:\n{population}    latency: 1s\n"
+        )),
+        [unknown_urls]
+    );
+    let found = problems(&format!(
+        "clients:\n  viewers:\n{population}    fir: true\n"
+    ));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found[1].starts_with("unknown key `fir`") && found[1].contains("latency"),
+        "{found:?}"
+    );
+    assert!(!found[1].contains("transport_cc"), "{found:?}");
+    // Without a URL no protocol is known. A list of the keys of all would help nobody.
+    let found = problems("clients:\n  viewers:\n    load: {clients: 10}\n    colour: red\n");
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().all(|one| one.len() < 200), "{found:?}");
+    // The rule is that of every section.
+    assert_eq!(
+        problems(
+            "clients:\n  viewers:\n    urls: [rtsp://h/a]\n    load: {clients: 10}\n    leave: {afetr: 3s}\n"
+        ),
+        ["unknown key `afetr` in `clients.viewers.leave` | did you mean `after`?"]
+    );
+}
+
+#[test]
+fn several_urls_in_one_are_told_apart() {
+    for (urls, second) in [
+        ("rtsp://h/a,rtsp://h/b", "rtsp://h/b"),
+        ("rtsp://h/a, srt://h:1,rtsp://h/b", "srt://h:1"),
+        ("rtsp://h/a rtsp://h/b", "rtsp://h/b"),
+    ] {
+        let text = format!("clients: {{v: {{urls: '{urls}', load: {{clients: 1}}}}}}\n");
+        let error = Scenario::parse("s.yaml", &text, &Overrides::default()).expect_err(urls);
+        assert_eq!(
+            error.problems()[0].to_string(),
+            "these are several URLs in one",
+            "{urls}"
+        );
+        let help = error.problems()[0].help_text();
+        assert_eq!(
+            help,
+            Some(format!("write each on its own, such as `{second}`").as_str())
+        );
+    }
+    let one = "clients: {v: {urls: 'rtsp://h/a,b', load: {clients: 1}}}\n";
+    Scenario::parse("s.yaml", one, &Overrides::default()).expect("a comma may be in a path");
 }

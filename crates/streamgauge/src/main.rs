@@ -29,7 +29,7 @@ mod wrap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ColorChoice, CommandFactory, FromArgMatches};
 
 use crate::args::{Cli, Command};
@@ -61,7 +61,10 @@ fn main() -> ExitCode {
             return print_version();
         }
         Err(error) => {
-            let error = error.format(&mut command);
+            let error = match negative_value(&error, std::env::args().skip(1)) {
+                Some(message) => command.error(ErrorKind::InvalidValue, message),
+                None => error.format(&mut command),
+            };
             // A closed output is ignored: nobody reads it.
             let _ = error.print();
             return exit_of(&error).into();
@@ -129,6 +132,26 @@ fn colour_of_help(arguments: impl Iterator<Item = std::ffi::OsString>) -> ColorC
         };
     }
     choice
+}
+
+/// Returns what to say of a negative value such as `-3s`, which the parser takes for a flag.
+fn negative_value(error: &clap::Error, arguments: impl Iterator<Item = String>) -> Option<String> {
+    let is_negative = |argument: &str| {
+        let digits = argument.strip_prefix('-');
+        digits.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
+    };
+    let wrong = match error.get(ContextKind::InvalidArg)? {
+        ContextValue::String(wrong) if is_negative(wrong) => wrong,
+        _ => return None,
+    };
+    let arguments: Vec<String> = arguments.collect();
+    let mut pairs = arguments.windows(2);
+    let pair =
+        pairs.find(|pair| pair[1].starts_with(wrong.as_str()) && pair[0].starts_with('-'))?;
+    Some(format!(
+        "`{} {}`: the value must not be negative",
+        pair[0], pair[1]
+    ))
 }
 
 /// Help and version are results; every other error is a wrong argument.

@@ -568,7 +568,8 @@ fn refused_path_of_webrtc_names_the_scheme_to_try() {
     for (url, advice) in [
         ("http://10.0.0.1/a/whep", "try `whep+http://`"),
         ("http://10.0.0.1/a/whip/?x=y", "try `whip+http://`"),
-        ("http://10.0.0.1/whep/a", ""),
+        ("http://10.0.0.1/whep/a", "try `whep+http://`"),
+        ("http://10.0.0.1/wheper", ""),
     ] {
         let mut bench = Bench::new(ClientConfig::default(), url);
         bench.start();

@@ -1,8 +1,8 @@
 //! The verdict in words: a sentence with its cause, and what explains it.
 
-use measure::Threshold;
 use measure::metric::MetricSource;
 use measure::threshold::Comparison;
+use measure::{Threshold, Unit};
 use serde_json::{Value, json};
 
 use super::cards::{parts, shown_metrics};
@@ -185,15 +185,24 @@ fn describe_threshold(threshold: &model::Threshold) -> String {
     }
     let times = value / threshold.limit;
     let by = match times.is_finite() && threshold.limit > 0.0 {
+        true if times >= 1000.0 => format!(": {} times as much", count(times.round())),
         true if times > 1.005 => format!(": {} times as much", digits(times)),
         true if times < 0.995 => format!(": {} % of it", digits(100.0 * times)),
         _ => String::new(),
     };
-    format!(
-        "{what} of {} was {}, but {demanded} required{by}.",
-        threshold.subject,
-        figure(threshold.unit, value),
-    )
+    let value = figure(threshold.unit, value);
+    match threshold.unit {
+        // Names of counters are no words for a sentence: `received`, `failed`, `stalls`.
+        Unit::Count => format!(
+            "`{}.{}` was {value}, but {demanded} required{by}.",
+            threshold.subject,
+            parsed.metric()
+        ),
+        _ => format!(
+            "{what} of {} was {value}, but {demanded} required{by}.",
+            threshold.subject
+        ),
+    }
 }
 
 /// Describes the times at which a threshold did not hold.
@@ -217,7 +226,10 @@ pub(super) fn failure_times(
             "The limit was exceeded {first} after the start of the run."
         ));
     }
-    if failure.windows == failure.all && failure.all > 1 {
+    if failure.all == 1 {
+        return Some("This was the case in the only second of the measurement.".to_owned());
+    }
+    if failure.windows == failure.all {
         let without = match warm_up > 0.0 {
             true => " after the warm-up",
             false => "",

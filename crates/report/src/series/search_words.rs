@@ -53,6 +53,22 @@ fn known(found: &CapacityResult, capacity: &LoadValue) -> String {
     format!("{}{more}{why}", named(&found.key, &value(capacity)))
 }
 
+/// Returns what may give an answer if the search found none.
+fn next_step(found: &CapacityResult) -> Option<&'static str> {
+    if found.capacity.is_some() {
+        return None;
+    }
+    match found.state {
+        SearchState::Budget | SearchState::Trials if found.largest_held.is_some() => {
+            Some("begin at a larger load (`from`), or allow more time (`budget`)")
+        }
+        SearchState::Budget | SearchState::Trials => Some("begin at a smaller load (`from`)"),
+        SearchState::TesterLimit => Some("a faster machine, or several with runners"),
+        SearchState::AboveMax => Some("allow a larger load (`max`)"),
+        SearchState::BelowMin | SearchState::CutOff | SearchState::Found => None,
+    }
+}
+
 fn unknown(found: &CapacityResult) -> String {
     let why = match found.state {
         SearchState::TesterLimit => "the tester ends here",
@@ -142,6 +158,9 @@ pub(crate) fn details(found: &CapacityResult) -> Vec<(&'static str, String)> {
     let broke: Vec<String> = broke.collect();
     if !broke.is_empty() {
         all.push(("broke", broke.join(", ")));
+    }
+    if let Some(next) = next_step(found) {
+        all.push(("try next", next.to_owned()));
     }
     if let Some(unsettled) = unsettled(found) {
         let load = named(&found.key, &value(&unsettled.load));

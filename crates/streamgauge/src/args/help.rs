@@ -89,5 +89,14 @@ Examples:
           --pid $(pidof mediamtx)
 
 ",
-    environment!()
+    environment!(),
+    "
+
+Exit codes:
+    0  the capacity was found, or the largest load held
+   99  the smallest load failed
+  104  the search could not begin
+  105  it was stopped, with Ctrl-C or by the end of the server
+  110  no capacity is known: no load failed within the budget, or the tester came to its limit before
+       the server"
 );

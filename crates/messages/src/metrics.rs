@@ -88,7 +88,7 @@ measure::metrics! {
     table {
         TableColumn::larger("playing", "playing", Statistic::Max, ["connected", ""]);
         TableColumn::larger("messages", "acknowledged_rate", Statistic::Value, ["messages", "/s"]).means(Meaning::Operations);
-        TableColumn::larger("bitrate", "sent_bitrate", Statistic::Value, ["Mb/s", ""]).means(Meaning::BitRate);
+        TableColumn::larger("bitrate", "sent_bitrate", Statistic::Value, ["Mbit/s", ""]).means(Meaning::BitRate);
         TableColumn::smaller("due_not_sent", "due_not_sent", Statistic::Value, ["not", "taken"]);
         TableColumn::smaller("lost_in_flight", "lost_in_flight", Statistic::Value, ["lost in", "flight"]);
         TableColumn::smaller("answers_wrong", "answers_wrong", Statistic::Value, ["answers", "wrong"]);

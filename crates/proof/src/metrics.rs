@@ -58,7 +58,7 @@ measure::metrics! {
         "wire_bitrate", BitsPerSecond, "", Rate(WIRE_BYTES, 8);
     }
     table {
-        TableColumn::larger("bitrate", "bitrate", Statistic::Value, ["Mb/s", ""])
+        TableColumn::larger("bitrate", "bitrate", Statistic::Value, ["Mbit/s", ""])
             .means(Meaning::BitRate);
         TableColumn::larger("received", "received", Statistic::Value, ["packets", ""]);
         TableColumn::smaller("loss", "loss", Statistic::Value, ["loss", "%"]);

@@ -370,7 +370,7 @@ pub(super) fn check_messages_source(source: &SourceConfig) -> Result<(), String>
         Some(BitRate(rate)) if rate < MESSAGES_RATE_MIN => {
             let least = MESSAGES_RATE_MIN / 1000;
             Err(format!(
-                "`bitrate` of messages must be at least {least} kb/s"
+                "`bitrate` of messages must be at least {least} kbit/s"
             ))
         }
         _ => Ok(()),
@@ -400,7 +400,7 @@ pub(super) fn check_source(source: &SourceConfig) -> Result<(), String> {
     }
     match source.bitrate {
         Some(BitRate(rate)) if rate < RATE_MIN => Err(format!(
-            "`bitrate` must be at least {} kb/s",
+            "`bitrate` must be at least {} kbit/s",
             RATE_MIN / 1000
         )),
         _ => Ok(()),

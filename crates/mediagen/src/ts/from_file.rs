@@ -68,7 +68,7 @@ pub enum FileError {
         needs: u64,
     },
     /// The bit rate is outside the supported range.
-    #[error("a bit rate of {0} bit/s is outside the range of {min} to {max} Mb/s", min = RATE_MIN as f64 / 1e6, max = RATE_MAX / 1_000_000)]
+    #[error("a bit rate of {0} bit/s is outside the range of {min} to {max} Mbit/s", min = RATE_MIN as f64 / 1e6, max = RATE_MAX / 1_000_000)]
     Rate(u64),
 }
 

@@ -57,7 +57,7 @@ const DELIMITER: [u8; 2] = [0x09, 0xf0];
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SyntheticError {
     /// The bit rate is outside the supported range.
-    #[error("a bit rate of {0} bit/s is outside the range of {min} to {max} Mb/s", min = RATE_MIN as f64 / 1e6, max = RATE_MAX / 1_000_000)]
+    #[error("a bit rate of {0} bit/s is outside the range of {min} to {max} Mbit/s", min = RATE_MIN as f64 / 1e6, max = RATE_MAX / 1_000_000)]
     Rate(u64),
     /// The video cannot be generated.
     #[error(transparent)]
@@ -155,14 +155,14 @@ impl LoopedStream {
             rate: 0,
             listed: true,
             description: format!(
-                "H.264{} {width}x{height}, {frame_rate} frames/s, {:.1} Mb/s{}",
+                "H.264{} {width}x{height}, {frame_rate} frames/s, {:.1} Mbit/s{}",
                 match programme.form.profile {
                     Profile::Baseline => "",
                     Profile::Main => " Main",
                 },
                 settings.bits_per_second as f64 / 1e6,
                 if programme.audio {
-                    "; AAC, 192 kb/s"
+                    "; AAC, 192 kbit/s"
                 } else {
                     ""
                 },

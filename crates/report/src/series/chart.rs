@@ -84,7 +84,7 @@ pub(super) fn chart(series: &Series, layout: Layout) -> String {
     }
     let what = match of_messages {
         true => "messages acknowledged a second, by clients",
-        false => "Mb/s, by clients",
+        false => "Mbit/s, by clients",
     };
     let paint = layout.paint;
     let mut text = format!("\n{}\n", paint.strong(what));
@@ -255,7 +255,7 @@ mod tests {
         };
         let text = chart(&series(KEYS, runs), layout);
         assert!(
-            text.contains("Mb/s, by clients") && text.contains("3.0*"),
+            text.contains("Mbit/s, by clients") && text.contains("3.0*"),
             "{text}"
         );
     }

@@ -97,7 +97,7 @@ pub fn table(series: &Series, layout: Layout) -> String {
     if series.runs.iter().any(|row| !row.best.is_empty()) {
         legend.push(
             "* the best of its column among the ranked runs, which passed and served every client correctly: the most \
-             clients, messages, Mb/s and packets, the smallest value otherwise"
+             clients, messages, Mbit/s and packets, the smallest value otherwise"
                 .to_owned(),
         );
     }

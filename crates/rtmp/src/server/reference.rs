@@ -101,7 +101,7 @@ const FLAGS: &[Flag] = {
             Media,
             "audio",
             FlagValue::Nothing,
-            "Add audio: AAC silence at 192 kb/s",
+            "Add audio: AAC silence at 192 kbit/s",
         ),
         Flag::new(
             Service,

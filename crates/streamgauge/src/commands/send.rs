@@ -98,7 +98,7 @@ fn plan(targets: &[Destination], looped: &LoopedStream) -> String {
 }
 
 fn megabits(rate: f64) -> String {
-    format!("{:.3} Mb/s", rate / 1e6)
+    format!("{:.3} Mbit/s", rate / 1e6)
 }
 
 /// Totals at the last update, a second ago.

@@ -69,7 +69,7 @@ measure::metrics! {
     }
     table {
         TableColumn::larger("playing", "playing", Statistic::Max, ["playing", ""]);
-        TableColumn::larger("bitrate", "bitrate", Statistic::Value, ["Mb/s", ""]);
+        TableColumn::larger("bitrate", "bitrate", Statistic::Value, ["Mbit/s", ""]);
         TableColumn::larger("frames", "frames", Statistic::Value, ["frames", ""]);
         TableColumn::smaller("stalls", "stalls", Statistic::Value, ["stalls", ""]);
         TableColumn::smaller("startup_delay_p50", "startup_delay", Statistic::Quantile(0.5), ["startup", "p50 ms"]);

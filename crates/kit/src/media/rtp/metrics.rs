@@ -140,7 +140,7 @@ measure::metrics! {
     }
     table {
         TableColumn::larger("playing", "playing", Statistic::Max, ["playing", ""]);
-        TableColumn::larger("bitrate", "bitrate", Statistic::Value, ["Mb/s", ""]).means(Meaning::BitRate);
+        TableColumn::larger("bitrate", "bitrate", Statistic::Value, ["Mbit/s", ""]).means(Meaning::BitRate);
         TableColumn::larger("received", "received", Statistic::Value, ["packets", ""]);
         TableColumn::smaller("loss", "loss", Statistic::Value, ["loss", "%"]).shows_unknown();
         TableColumn::smaller("startup_delay_p50", "startup_delay", Statistic::Quantile(0.5), ["startup", "p50 ms"]);

@@ -191,7 +191,7 @@ measure::metrics! {
     }
     table {
         TableColumn::larger("served", "", Statistic::Value, ["served", ""]).means(Meaning::Served);
-        TableColumn::larger("bitrate", "bitrate", Statistic::Value, ["Mb/s", ""]).means(Meaning::BitRate);
+        TableColumn::larger("bitrate", "bitrate", Statistic::Value, ["Mbit/s", ""]).means(Meaning::BitRate);
         TableColumn::smaller("loss", "loss", Statistic::Value, ["loss", "%"]).shows_unknown();
         TableColumn::smaller("duplicated", "duplicated", Statistic::Value, ["twice", ""]).known_with(STAMPED_COUNTERS);
         TableColumn::smaller("foreign", "foreign", Statistic::Value, ["foreign", ""]).known_with(STAMPED_COUNTERS);
@@ -202,7 +202,7 @@ measure::metrics! {
         TableColumn::smaller("datagram_delay_p99", "datagram_delay", Statistic::Quantile(0.99), ["delay", "p99 ms"]).from_arrival_times();
         TableColumn::smaller("random_access_delay_p50", "random_access_delay", Statistic::Quantile(0.5), ["picture", "p50 ms"]).drop_order(4);
         TableColumn::smaller("zap_delay_p50", "zap_delay", Statistic::Quantile(0.5), ["zapping", "p50 ms"]);
-        TableColumn::smaller("cpu_per_gbit", "", Statistic::Value, ["CPU per", "Gb/s"])
+        TableColumn::smaller("cpu_per_gbit", "", Statistic::Value, ["CPU per", "Gbit/s"])
             .means(Meaning::CpuPerGbit).drop_order(3);
     }
     content { CONTENT; }

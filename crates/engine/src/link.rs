@@ -4,6 +4,7 @@
 mod direction;
 mod linked_namespace;
 mod pace;
+pub(crate) mod placed;
 
 use std::io;
 use std::sync::Arc;

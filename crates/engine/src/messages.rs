@@ -8,7 +8,7 @@ use measure::{Time, Window};
 use session::Record;
 use session::StreamRow;
 
-use crate::resolver::ResolverAnswer;
+use crate::network::resolver::ResolverAnswer;
 use crate::window_merger::MergedWindow;
 
 /// Command to a worker.

@@ -1,5 +1,8 @@
 //! Network namespaces of a run. They have no names, so the kernel removes each with its last user.
 
+pub(crate) mod resolver;
+pub(crate) mod target_filter;
+
 use std::io;
 use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,7 +16,7 @@ use scenario::{
 };
 
 use crate::error::EngineError;
-use crate::links::{LinkEnd, Links};
+use crate::link::placed::{LinkEnd, Links};
 
 /// IPv4 prefix length of every network.
 const PREFIX: u8 = 24;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use measure::{Build, Window};
 
-use crate::target_filter::TargetFilter;
+use crate::network::target_filter::TargetFilter;
 
 /// Options of a run that are not part of the scenario.
 #[derive(Clone, Debug, Default)]

@@ -1,5 +1,19 @@
 //! Preparation of a run: everything that must be ready before the coordinator takes over.
 
+pub(crate) mod coordinator;
+pub(crate) mod coverage;
+pub(crate) mod crew;
+pub(crate) mod dealing;
+pub(crate) mod levels;
+pub(crate) mod media_description;
+pub(crate) mod ownership;
+pub(crate) mod parts;
+pub(crate) mod reachability;
+pub(crate) mod recording;
+pub(crate) mod server_release;
+pub(crate) mod sources;
+pub(crate) mod subjects;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -12,27 +26,25 @@ use runfile::{EventRow, Header, Noted, RunFile, fact};
 use scenario::Scenario;
 use sut::Sut;
 
-use crate::browsers::{self, Browsers};
 use crate::control::Control;
-use crate::coordinator::Coordinator;
-use crate::coordinator::live::ClientsSoFar;
-use crate::coordinator::runners::RunnerJudges;
-use crate::coverage::Coverage;
-use crate::crew::{Crew, LocalCrew};
-use crate::dealing::Dealing;
 use crate::error::EngineError;
-use crate::levels::{Levels, RunningLevels};
 use crate::machine::since_1970;
-use crate::media_description;
+use crate::modes::browsers::{self, Browsers};
 use crate::network::Networks;
 use crate::options::Options;
-use crate::ownership;
 use crate::progress::{Finished, Phase, Progress};
-use crate::recording::Recording;
-use crate::run_parts::{header, judge, subjects};
+use crate::run::coordinator::Coordinator;
+use crate::run::coordinator::live::ClientsSoFar;
+use crate::run::coordinator::runners::RunnerJudges;
+use crate::run::coverage::Coverage;
+use crate::run::crew::{Crew, LocalCrew};
+use crate::run::dealing::Dealing;
+use crate::run::levels::{Levels, RunningLevels};
+use crate::run::parts::{header, judge, subjects};
+use crate::run::recording::Recording;
+use crate::run::server_release::PeakHoldings;
+use crate::run::sources::Sources;
 use crate::runner::{RunnerInfo, RunnerOrder, RunnerPlan};
-use crate::server_release::{self, PeakHoldings};
-use crate::sources::Sources;
 use crate::window_merger::WindowMerger;
 
 /// Runs a scenario.

@@ -1,6 +1,8 @@
 //! A runner: it plays its part of a run's clients with the workers of this process, and reports to
 //! the coordinator of the run.
 
+pub(crate) mod client_row;
+pub(crate) mod clients;
 mod messages;
 mod plan;
 mod record;
@@ -15,15 +17,15 @@ use protocols::RunContext;
 use runfile::EventRow;
 use scenario::{Scenario, Secrets};
 
-use crate::client_row::client_row;
 use crate::error::EngineError;
 use crate::messages::{Command, WorkerReport};
 use crate::options::Options;
 use crate::process::Process;
-use crate::receive_path::ReceivePath;
+use crate::runner::client_row::client_row;
 use crate::trace::{Trace, Traces};
 use crate::window_merger::{MergedWindow, TesterPart, WindowMerger};
-use crate::worker_pool::WorkerPool;
+use crate::worker::pool::WorkerPool;
+use crate::worker::receive_path::ReceivePath;
 
 pub use messages::{RunnerCommand, RunnerFigures, RunnerInfo, RunnerReport};
 pub use plan::{RunnerOrder, RunnerPlan};

@@ -8,16 +8,16 @@ use net::PortRange;
 use protocols::RunContext;
 use scenario::{Population, Priority, Scenario};
 
-use crate::clients::{client_factory, surroundings, tls};
-use crate::dealing::Dealing;
 use crate::error::EngineError;
 use crate::options::Options;
-use crate::receive_path::ReceivePath;
-use crate::remote_worker::{self, RemoteWorker};
+use crate::run::dealing::Dealing;
+use crate::runner::clients::{client_factory, surroundings, tls};
 use crate::trace::{self, Traced};
+use crate::worker::count::workers_for;
+use crate::worker::pool::WorkerPlan;
+use crate::worker::receive_path::ReceivePath;
+use crate::worker::remote::{self, RemoteWorker};
 use crate::worker::{ClientPlan, MakeClient, RunnerPlace, WorkerPopulation};
-use crate::worker_count::workers_for;
-use crate::worker_pool::WorkerPlan;
 
 /// Part of a run that a runner is to play.
 pub struct RunnerOrder<'a> {
@@ -51,8 +51,7 @@ impl RunnerPlan {
     pub fn new(order: &RunnerOrder<'_>) -> Result<RunnerPlan, EngineError> {
         let (dealing, options) = (order.dealing, order.options);
         let mut resolved = None;
-        let remote_workers =
-            remote_worker::connect(order.scenario, &options.version, &mut resolved)?;
+        let remote_workers = remote::connect(order.scenario, &options.version, &mut resolved)?;
         let scenario = resolved.as_ref().unwrap_or(order.scenario);
         let description = dealing.describe(scenario, order.runner);
         let receive_path = ReceivePath::choose(scenario, &description)?;

@@ -8,7 +8,7 @@ use scenario::Scenario;
 
 use super::RunnerReport;
 use crate::error::EngineError;
-use crate::run_parts::{header, subjects};
+use crate::run::parts::{header, subjects};
 use crate::window_merger::merge_testers;
 
 /// The run file of one runner. It has no verdict: only the whole run has one.

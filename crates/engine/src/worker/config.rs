@@ -13,8 +13,8 @@ use super::ids::RunnerPlace;
 use super::links::Mailbox;
 use super::populations::WorkerPopulation;
 use crate::messages::{Command, WorkerReport};
-use crate::resolver::Resolver;
-use crate::target_filter::TargetFilter;
+use crate::network::resolver::Resolver;
+use crate::network::target_filter::TargetFilter;
 
 /// Creates the session of a reference server for one accepted connection.
 pub(crate) type Accept = Arc<dyn Fn(u64) -> Box<dyn Session> + Send + Sync>;

@@ -8,7 +8,7 @@ use session::{ChannelId, ReadTiming, SocketMedia};
 use super::ids::SessionKey;
 use super::links::Mailbox;
 use crate::messages::Command;
-use crate::resolver::{Addresses, Resolver, ResolverAnswer};
+use crate::network::resolver::{Addresses, Resolver, ResolverAnswer};
 
 /// Maximum number of names in the cache.
 const NAMES_MAX: usize = 10_000;

@@ -34,8 +34,8 @@ use super::{
     WorkerPopulation,
 };
 use crate::messages::{ClientState, Command, WorkerReport};
-use crate::target_filter::TargetFilter;
-use crate::worker_pool::{WorkerPlan, WorkerPool};
+use crate::network::target_filter::TargetFilter;
+use crate::worker::pool::{WorkerPlan, WorkerPool};
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const CHANNEL: ChannelId = ChannelId(0);

@@ -1,6 +1,6 @@
 //! The conformance cases of the session contract, over real sockets.
 
-use crate::receive_path;
+use crate::worker::receive_path;
 use session::CaptureNeeds;
 use session::testing::conformance::{Case, Log, Server, cases};
 

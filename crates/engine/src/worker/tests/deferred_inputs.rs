@@ -9,8 +9,8 @@ use super::super::deferred::{Deferred, RingMark};
 use super::super::{Config, Mailbox, RunnerPlace, Worker};
 use super::ring::may_have_a_ring;
 use super::*;
-use crate::resolver::Resolver;
-use crate::target_filter::TargetFilter;
+use crate::network::resolver::Resolver;
+use crate::network::target_filter::TargetFilter;
 
 /// Time that a session takes for an input: at least as long as the loop releases inputs without a
 /// break.

@@ -1,6 +1,6 @@
 //! Tests of the packet ring against sockets, with the same packets on both paths.
 
-use crate::receive_path;
+use crate::worker::receive_path;
 use kit::media::rtp::{READ_NEEDS, StreamSummary};
 use kit::media::sdp::MediaKind;
 use net::ring::{self, Family, PacketRing};

@@ -1,7 +1,7 @@
 //! Targets that the owner of a machine does not permit.
 
 use super::*;
-use crate::target_filter::TargetPolicy;
+use crate::network::target_filter::TargetPolicy;
 
 /// Permits nothing but one address.
 struct Only(IpAddr);

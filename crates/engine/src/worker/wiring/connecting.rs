@@ -8,7 +8,7 @@ use kit::metrics as clients;
 use net::tls::{Fault, TlsLayer};
 use session::{ChannelError, ChannelId, CloseReason, ExchangeEnded, TlsError};
 
-use crate::resolver::ResolverAnswer;
+use crate::network::resolver::ResolverAnswer;
 use crate::worker::Worker;
 use crate::worker::connections::{ConnectRequest, NotConnected, Party, State, Stream};
 use crate::worker::error_mapping::{channel_error, tls_error};

@@ -16,7 +16,7 @@ use session::CaptureNeeds;
 
 use crate::error::EngineError;
 use crate::worker::RingPlan;
-use crate::worker_count::workers_for;
+use crate::worker::count::workers_for;
 
 /// Receive path and media ports of a run.
 #[derive(Debug)]

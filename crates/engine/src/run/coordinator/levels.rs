@@ -5,13 +5,13 @@ use measure::{Threshold, ThresholdResult, Time};
 use super::Coordinator;
 use super::live::ClientsSoFar;
 use super::runners::RunnerJudges;
-use crate::coverage::Coverage;
 use crate::error::EngineError;
-use crate::levels::{Change, Level, RunningLevels};
-use crate::ownership;
 use crate::progress::Progress;
+use crate::run::coverage::Coverage;
+use crate::run::levels::{Change, Level, RunningLevels};
+use crate::run::ownership;
+use crate::run::sources::Sources;
 use crate::runner::RunnerCommand;
-use crate::sources::Sources;
 
 impl<'a> Coordinator<'a> {
     /// Begins with the first of these levels.

@@ -24,16 +24,16 @@ use scenario::{Receive, Tester};
 use crate::control::Control;
 use crate::error::EngineError;
 use crate::messages::{Command, WorkerReport};
+use crate::modes::serve::listen;
 use crate::process::Process;
-use crate::receive_path::ReceivePath;
-use crate::remote_worker::{
+use crate::window_merger::{MergedWindow, WindowMerger};
+use crate::worker::pool::{WorkerPlan, WorkerPool};
+use crate::worker::receive_path::ReceivePath;
+use crate::worker::remote::{
     ALIVE_EVERY, LineConnection, READ_TIMEOUT, ReceptionOrder, RunMessage, SILENCE_TIMEOUT,
     TransferredMetrics, TransferredWindow, WorkerMessage,
 };
-use crate::serve::listen;
-use crate::window_merger::{MergedWindow, WindowMerger};
 use crate::worker::{Accept, ListenerPlan, WorkerPopulation};
-use crate::worker_pool::{WorkerPlan, WorkerPool};
 
 use admission::Admission;
 

@@ -11,7 +11,7 @@ use crate::control::Control;
 use crate::error::EngineError;
 use crate::messages::{Command, WorkerReport};
 use crate::window_merger::{MergedWindow, WindowMerger};
-use crate::worker_pool::WorkerPool;
+use crate::worker::pool::WorkerPool;
 
 /// Interval between checks of the stop and kill flags.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);

@@ -16,8 +16,8 @@ use crate::error::EngineError;
 use crate::machine::since_1970;
 use crate::options::Options;
 use crate::progress::{Finished, Progress};
-use crate::recording::Recording;
-use crate::run_parts::{header, judge};
+use crate::run::parts::{header, judge};
+use crate::run::recording::Recording;
 use crate::worker::WINDOW;
 
 /// Lead time of a level, so that all workers know of it before it begins.

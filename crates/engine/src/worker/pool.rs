@@ -10,9 +10,9 @@ use net::{Clock, PortRange};
 
 use crate::error::EngineError;
 use crate::messages::{Command, WorkerReport};
-use crate::remote_worker::RemoteWorker;
-use crate::resolver::Resolver;
-use crate::target_filter::TargetFilter;
+use crate::network::resolver::Resolver;
+use crate::network::target_filter::TargetFilter;
+use crate::worker::remote::RemoteWorker;
 use crate::worker::{
     self, Config, EndpointPlan, ListenerPlan, Mailbox, RingPlan, RunnerPlace, WorkerPopulation,
 };

@@ -13,13 +13,13 @@ use protocols::RunContext;
 use scenario::{Leave, Pick, Population, Scenario};
 use session::Outcome;
 
-use crate::clients::{surroundings, tls};
 use crate::control::Control;
 use crate::error::EngineError;
 use crate::messages::{ClientState, Command, WorkerReport};
+use crate::runner::clients::{surroundings, tls};
 use crate::trace::Traced;
+use crate::worker::pool::{WorkerPlan, WorkerPool};
 use crate::worker::{ClientPlan, MakeClient, WorkerPopulation};
-use crate::worker_pool::{WorkerPlan, WorkerPool};
 
 /// Default and upper limit of the time for asking the servers of a scenario, for all URLs together.
 pub const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -19,7 +19,7 @@ use kit::remote_receiver::{PROOF_TIMEOUT, Terms};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use crate::remote_worker::{
+use crate::worker::remote::{
     LineConnection, READ_TIMEOUT, ReceptionOrder, RunMessage, SILENCE_TIMEOUT, WorkerMessage,
 };
 

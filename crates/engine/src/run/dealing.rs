@@ -12,7 +12,7 @@ use net::descriptors::open_files_limit;
 use net::ports::DEFAULT_RANGE;
 use scenario::{Description, Pick, Population, Scenario};
 
-use crate::worker_count::files_needed_for;
+use crate::worker::count::files_needed_for;
 
 /// The clients of each runner of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]

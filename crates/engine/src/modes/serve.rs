@@ -14,9 +14,9 @@ use net::{Clock, PortRange};
 use crate::control::Control;
 use crate::error::EngineError;
 use crate::messages::WorkerReport;
-use crate::report_loop::{PoolReport, handle_reports};
+use crate::modes::report_loop::{PoolReport, handle_reports};
+use crate::worker::pool::{WorkerPlan, WorkerPool};
 use crate::worker::{Accept, EndpointPlan, ListenerPlan, WorkerPopulation};
-use crate::worker_pool::{WorkerPlan, WorkerPool};
 
 /// Options of a reference server.
 #[derive(Debug)]

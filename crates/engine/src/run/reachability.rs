@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use kit::descriptor::Transport;
 use scenario::Scenario;
 
-use crate::ownership::endpoint;
+use crate::run::ownership::endpoint;
 
 /// Timeout of one connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);

@@ -16,16 +16,16 @@ use net::{Clock, PortRange};
 use scenario::{Leave, Pick};
 use session::{Interface, Outcome};
 
-use crate::clients::read_source;
 use crate::control::Control;
 use crate::error::EngineError;
 use crate::machine::since_1970;
 use crate::messages::WorkerReport;
-use crate::report_loop::{PoolReport, handle_reports};
-use crate::serve::{PORTS, ReportFile};
+use crate::modes::report_loop::{PoolReport, handle_reports};
+use crate::modes::serve::{PORTS, ReportFile};
+use crate::runner::clients::read_source;
 use crate::trace::Traced;
+use crate::worker::pool::{WorkerPlan, WorkerPool};
 use crate::worker::{ClientPlan, MakeClient, WorkerPopulation};
-use crate::worker_pool::{WorkerPlan, WorkerPool};
 
 /// Metrics of sources, as for clients. Details follow in their final records.
 const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);

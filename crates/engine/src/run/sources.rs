@@ -18,7 +18,9 @@ use session::Interface;
 use crate::control::Control;
 use crate::error::EngineError;
 use crate::machine::since_1970;
-use crate::send::{RunningSources, SendEvent, SendFinished, Stream, looped_stream, settings};
+use crate::modes::send::{
+    RunningSources, SendEvent, SendFinished, Stream, looped_stream, settings,
+};
 
 /// Capacity of the window queue. A running coordinator takes every window; windows that overflow
 /// before the run begins are not needed.

@@ -14,7 +14,7 @@ use sut::{Browser, BrowserProcess};
 
 use crate::control::Control;
 use crate::error::EngineError;
-use crate::receive::draw_secret;
+use crate::modes::receive::draw_secret;
 use page_server::PageServer;
 
 /// Time limit for opening all pages.

@@ -214,7 +214,7 @@ pub(crate) struct Results {
     /// Serve the figures of the current run to Prometheus at http://ADDRESS/metrics; a port alone
     /// means 127.0.0.1. Other machines need the token that is printed, or that STREAMGAUGE_TOKEN
     /// holds
-    #[arg(long, value_name = "ADDRESS", value_parser = crate::view_server::address, hide_short_help = true)]
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::live::view_server::address, hide_short_help = true)]
     pub(crate) metrics: Option<SocketAddr>,
     /// Push the figures of the current run to an OpenTelemetry collector once a second: OTLP over
     /// HTTP, at this URL, such as http://127.0.0.1:4318. Headers are taken from
@@ -228,8 +228,8 @@ pub(crate) struct Results {
         value_name = "ADDRESS",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = crate::dashboard::DEFAULT_ADDRESS,
-        value_parser = crate::view_server::address,
+        default_missing_value = crate::live::dashboard::DEFAULT_ADDRESS,
+        value_parser = crate::live::view_server::address,
         hide_short_help = true
     )]
     pub(crate) dashboard: Option<SocketAddr>,

@@ -2,29 +2,11 @@
 
 mod args;
 mod commands;
-mod console;
-mod csv_folder;
-mod current_run_file;
-mod dashboard;
-mod descriptor_limit;
 mod exit;
-mod http;
-mod live_outputs;
-mod otlp;
+mod live;
 mod output;
-mod overwrite;
-mod own_address;
-mod progress;
-mod repeat_command;
-mod run_location;
 mod runners;
-mod runs_folder;
-mod scrape;
-mod signals;
-mod unfinished_run;
-mod version;
-mod view_server;
-mod wrap;
+mod ui;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -33,8 +15,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ColorChoice, CommandFactory, FromArgMatches};
 
 use crate::args::{Cli, Command};
-use crate::console::Console;
 use crate::exit::Exit;
+use crate::ui::console::Console;
 
 /// Exits with 110, like an overloaded tester, if memory runs out.
 #[global_allocator]
@@ -103,7 +85,7 @@ fn main() -> ExitCode {
 
 fn print_version() -> ExitCode {
     // A closed output is ignored: nobody reads it.
-    let _ = io::stdout().write_all(version::text().as_bytes());
+    let _ = io::stdout().write_all(ui::version::text().as_bytes());
     Exit::Pass.into()
 }
 

@@ -1,6 +1,12 @@
 //! Report files that the user requested. A path that cannot be written is an error before the run
 //! instead of after it.
 
+pub(crate) mod csv_folder;
+pub(crate) mod overwrite;
+pub(crate) mod run_location;
+pub(crate) mod runs_folder;
+pub(crate) mod unfinished_run;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -8,9 +14,9 @@ use std::path::{Path, PathBuf};
 use report::io_reason;
 
 use crate::args::Reports;
-use crate::csv_folder::CsvFolder;
 use crate::exit::Failure;
-use crate::overwrite::Force;
+use crate::output::csv_folder::CsvFolder;
+use crate::output::overwrite::Force;
 
 /// Possible first keys of the documents that `--json` writes.
 const FIRST_KEYS: [&str; 3] = ["schema_version", "series_version", "missing"];

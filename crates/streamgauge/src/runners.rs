@@ -7,9 +7,9 @@ use engine::{Control, EngineError, Finished, Levels, Options, Progress};
 use scenario::Scenario;
 
 use crate::args::RunnerPlacement;
-use crate::console::Console;
-use crate::descriptor_limit;
 use crate::exit::{Exit, Failure, Message};
+use crate::ui::console::Console;
+use crate::ui::descriptor_limit;
 
 /// The runners of a run or a series.
 pub(crate) struct Runners {

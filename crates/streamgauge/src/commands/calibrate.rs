@@ -14,13 +14,13 @@ use engine::{Control, Phase, Progress};
 use report::human::{duration, plural};
 
 use crate::args;
-use crate::console::Console;
-use crate::descriptor_limit;
 use crate::exit::{Exit, Failure, Message};
+use crate::live::progress::Status;
+use crate::output::overwrite::Force;
 use crate::output::{Output, ReportFormat};
-use crate::overwrite::Force;
-use crate::progress::Status;
-use crate::signals::Watch;
+use crate::ui::console::Console;
+use crate::ui::descriptor_limit;
+use crate::ui::signals::Watch;
 use capacity::Capacity;
 use case::CalibrationCase;
 use declared::TrialContext;

@@ -6,8 +6,8 @@ use crate::args;
 use crate::commands::load::without_user;
 use crate::commands::run::overrides;
 use crate::commands::series::capacity;
-use crate::console::Console;
 use crate::exit::{Exit, Failure};
+use crate::ui::console::Console;
 
 /// Default of the first number of clients.
 const FROM: &str = "10";

@@ -7,10 +7,10 @@ use scenario::{CapacitySearch, Plan, Scenario, Server, ServerStart};
 
 use crate::args;
 use crate::commands::{run, series};
-use crate::console::Console;
-use crate::descriptor_limit;
 use crate::exit::{Exit, Failure};
-use crate::signals::Watch;
+use crate::ui::console::Console;
+use crate::ui::descriptor_limit;
+use crate::ui::signals::Watch;
 
 pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, Failure> {
     let plan = run::load(&arguments.scenario, &arguments.set, None, Vec::new())?;

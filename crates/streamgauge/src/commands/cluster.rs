@@ -5,8 +5,8 @@ use std::path::Path;
 use cluster::{KeyOptions, write_keys};
 
 use crate::args::{Cluster, ClusterKeys};
-use crate::console::Console;
 use crate::exit::{Exit, Failure};
+use crate::ui::console::Console;
 
 /// Exits with 0, or with 104 if something cannot be written.
 pub(crate) fn cluster(arguments: &Cluster, console: Console) -> Result<Exit, Failure> {

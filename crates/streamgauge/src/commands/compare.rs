@@ -8,11 +8,11 @@ use report::series::{CompareError, Series, WordName, side_by_side};
 
 use crate::args;
 use crate::commands::series_output::write_out;
-use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::output::Outputs;
-use crate::overwrite::Force;
-use crate::runs_folder::RunsFolder;
+use crate::output::overwrite::Force;
+use crate::output::runs_folder::RunsFolder;
+use crate::ui::console::Console;
 
 /// Advice on runs that are not comparable, for the command that can follow it.
 const ANYWAY: &str = "use `--anyway` to compare them all the same";

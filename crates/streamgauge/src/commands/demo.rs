@@ -14,8 +14,8 @@ use scenario::{OneLiner, Ready, Scenario, Server, ServerStart};
 use crate::args;
 use crate::commands::play::{Play, play};
 use crate::commands::run::overrides;
-use crate::console::Console;
 use crate::exit::{Exit, Failure};
+use crate::ui::console::Console;
 
 /// Default ramp, or a quarter of the duration if that is shorter.
 const RAMP: Duration = Duration::from_secs(2);

@@ -15,8 +15,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args;
-use crate::console::Console;
 use crate::exit::{Exit, Failure};
+use crate::ui::console::Console;
 
 /// Default MTU.
 const DEFAULT_MTU: u16 = 1500;

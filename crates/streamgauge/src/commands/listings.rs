@@ -9,9 +9,9 @@ use protocols::PROTOCOLS;
 use serde_json::{Value, json};
 
 use crate::args;
-use crate::console::{Console, width};
 use crate::exit::{Exit, Failure};
-use crate::wrap;
+use crate::ui::console::{Console, width};
+use crate::ui::wrap;
 
 /// Version of the JSON list. It grows when a name disappears or changes its meaning.
 const METRICS_VERSION: u32 = 1;

@@ -5,8 +5,8 @@ use scenario::{OneLiner, Scenario};
 use crate::args;
 use crate::commands::play::{Play, play};
 use crate::commands::run::overrides;
-use crate::console::Console;
 use crate::exit::{Exit, Failure};
+use crate::ui::console::Console;
 
 pub(crate) fn load(arguments: &args::Load, console: Console) -> Result<Exit, Failure> {
     let scenario = scenario(arguments)?;

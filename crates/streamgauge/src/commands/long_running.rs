@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use engine::{Control, EngineError};
 
-use crate::console::Console;
-use crate::descriptor_limit;
 use crate::exit::Failure;
-use crate::progress::Status;
-use crate::signals::Watch;
+use crate::live::progress::Status;
+use crate::ui::console::Console;
+use crate::ui::descriptor_limit;
+use crate::ui::signals::Watch;
 
 /// Time that sessions get to end after a stop.
 pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(2);

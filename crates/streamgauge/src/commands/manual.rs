@@ -7,8 +7,8 @@ use clap::CommandFactory;
 use report::io_reason;
 
 use crate::args::{self, Cli};
-use crate::console::Console;
 use crate::exit::{Exit, Failure};
+use crate::ui::console::Console;
 
 /// Prints a completion script for a shell.
 pub(crate) fn completions(

@@ -9,18 +9,18 @@ use scenario::Scenario;
 
 use crate::args::{Results, RunnerPlacement, TraceOptions};
 use crate::commands::compare::{self, Baseline};
-use crate::console::Console;
 use crate::exit::{Exit, Failure, Message};
-use crate::live_outputs::LiveOutputs;
+use crate::live::outputs::LiveOutputs;
+use crate::live::progress::Display;
+use crate::output::overwrite::Force;
+use crate::output::run_location::{ResultKind, RunLocation};
+use crate::output::unfinished_run::UnfinishedRun;
 use crate::output::{Outputs, ReportFormat};
-use crate::overwrite::Force;
-use crate::progress::Display;
-use crate::repeat_command;
-use crate::run_location::{ResultKind, RunLocation};
 use crate::runners::Runners;
-use crate::signals::Watch;
-use crate::unfinished_run::UnfinishedRun;
-use crate::version;
+use crate::ui::console::Console;
+use crate::ui::repeat_command;
+use crate::ui::signals::Watch;
+use crate::ui::version;
 
 /// A scenario to run, and where its results go.
 pub(crate) struct Play<'a> {

@@ -7,11 +7,11 @@ use kit::remote_receiver::Secret;
 use report::human::plural;
 
 use crate::args;
-use crate::console::Console;
-use crate::descriptor_limit;
 use crate::exit::{Exit, Failure};
-use crate::progress::Status;
-use crate::signals::Watch;
+use crate::live::progress::Status;
+use crate::ui::console::Console;
+use crate::ui::descriptor_limit;
+use crate::ui::signals::Watch;
 
 /// Minimum length of a secret from a file, in bytes.
 const SECRET_MIN: usize = 12;

@@ -3,11 +3,11 @@
 use crate::args;
 use crate::commands::play::report_file;
 use crate::commands::series;
-use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::output::Outputs;
-use crate::overwrite::Force;
-use crate::runs_folder::RunsFolder;
+use crate::output::overwrite::Force;
+use crate::output::runs_folder::RunsFolder;
+use crate::ui::console::Console;
 
 /// Exits with 0 whatever the verdict: the command reports it and does not judge it.
 pub(crate) fn report(arguments: &args::Report, console: Console) -> Result<Exit, Failure> {

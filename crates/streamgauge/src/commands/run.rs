@@ -9,11 +9,11 @@ use crate::args::{self, new_seed};
 use crate::commands::link::HOST_VARIABLE;
 use crate::commands::play::{Play, play};
 use crate::commands::series;
-use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use crate::runs_folder::{FOLDER_VARIABLE, RunsFolder};
-use crate::unfinished_run::UnfinishedRun;
-use crate::view_server::TOKEN_VARIABLE;
+use crate::live::view_server::TOKEN_VARIABLE;
+use crate::output::runs_folder::{FOLDER_VARIABLE, RunsFolder};
+use crate::output::unfinished_run::UnfinishedRun;
+use crate::ui::console::Console;
 
 /// Name of a scenario from standard input in messages.
 const STANDARD_INPUT: &str = "standard input";

@@ -9,12 +9,12 @@ use cluster::{Access, ClusterError, ObserverOptions, RunnerOptions, Targets, is_
 use engine::Control;
 
 use crate::args;
-use crate::console::Console;
-use crate::descriptor_limit;
 use crate::exit::{Exit, Failure};
-use crate::runs_folder::RunsFolder;
-use crate::signals::Watch;
-use crate::version;
+use crate::output::runs_folder::RunsFolder;
+use crate::ui::console::Console;
+use crate::ui::descriptor_limit;
+use crate::ui::signals::Watch;
+use crate::ui::version;
 
 /// Maximum length of the address on standard input.
 const URL_MAX: u64 = 4096;

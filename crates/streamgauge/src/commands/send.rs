@@ -12,8 +12,8 @@ use report::human::{count, plural, seconds};
 
 use super::long_running::{LongRunning, STOP_TIMEOUT};
 use crate::args;
-use crate::console::Console;
 use crate::exit::{Exit, Failure};
+use crate::ui::console::Console;
 
 /// Exits with 0 when its time has passed or it is stopped.
 pub(crate) fn send(arguments: &args::Send, console: Console) -> Result<Exit, Failure> {

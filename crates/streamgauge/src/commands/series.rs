@@ -17,11 +17,11 @@ use crate::args::{Results, RunnerPlacement, TraceOptions};
 use crate::commands::compare::{self, Baseline};
 use crate::commands::play::claim_outputs;
 use crate::commands::series_output::write_out;
-use crate::console::Console;
-use crate::descriptor_limit;
 use crate::exit::{Exit, Failure};
 use crate::output::Outputs;
-use crate::run_location::{ResultKind, RunLocation};
+use crate::output::run_location::{ResultKind, RunLocation};
+use crate::ui::console::Console;
+use crate::ui::descriptor_limit;
 use runner::{Runner, outcome_text};
 
 /// A series to run, and where its results go.

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::console::Console;
 use crate::exit::Failure;
 use crate::output::{Outputs, ReportFormat};
+use crate::ui::console::Console;
 
 /// Writes the requested reports, and shows the table. Run files are in `folder`.
 pub(crate) fn write_out(

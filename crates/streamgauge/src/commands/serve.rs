@@ -7,8 +7,8 @@ use kit::reference::common;
 
 use super::long_running::{LongRunning, STOP_TIMEOUT};
 use crate::args::Serve;
-use crate::console::Console;
 use crate::exit::{Exit, Failure};
+use crate::ui::console::Console;
 
 /// Exits with 0 when it is stopped, which is how every server ends.
 pub(crate) fn serve(arguments: &Serve, console: Console) -> Result<Exit, Failure> {

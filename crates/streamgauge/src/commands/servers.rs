@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use sut::catalogue::{self, CatalogueServer};
 
 use crate::args;
-use crate::console::Console;
 use crate::exit::{Exit, Failure};
+use crate::ui::console::Console;
 
 /// Lists all servers, or shows one.
 pub(crate) fn servers(arguments: &args::Servers, console: Console) -> Result<Exit, Failure> {

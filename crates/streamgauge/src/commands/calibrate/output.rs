@@ -9,9 +9,9 @@ use super::capacity::{CLIENT_RATE, Capacity, FIRST_CLIENTS, Limit, SustainedLoad
 use super::case::CalibrationCase;
 use super::judge::{Judgement, Row};
 use super::{CalibrationResult, CaseResult};
-use crate::console::Console;
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::ui::console::Console;
 
 /// Writes the JSON if requested, and the tables: to standard error if the JSON goes to standard
 /// output.

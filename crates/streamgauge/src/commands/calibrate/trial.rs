@@ -20,7 +20,7 @@ use crate::args::ReceivePath;
 use crate::commands::demo::{free_port, reference_server};
 use crate::commands::run::overrides;
 use crate::exit::Failure;
-use crate::version;
+use crate::ui::version;
 
 /// Interval between the starts of a group's clients.
 pub(super) const START_INTERVAL: Duration = Duration::from_millis(25);

@@ -16,10 +16,10 @@ use super::{continuing, empty_index, report};
 use crate::args::{Results, RunnerPlacement, TraceOptions};
 use crate::commands::compare::{self, Baseline};
 use crate::commands::play::claim_outputs;
-use crate::console::Console;
-use crate::descriptor_limit;
 use crate::exit::{Exit, Failure};
-use crate::run_location::{ResultKind, RunLocation};
+use crate::output::run_location::{ResultKind, RunLocation};
+use crate::ui::console::Console;
+use crate::ui::descriptor_limit;
 
 /// A search to make, and where its results go.
 pub(crate) struct Play<'a> {

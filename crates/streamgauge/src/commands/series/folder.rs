@@ -8,7 +8,7 @@ use report::io_reason;
 use runfile::series::{INDEX, Index, IndexError};
 
 use crate::exit::Failure;
-use crate::run_location::slug;
+use crate::output::run_location::slug;
 
 /// Creates the folder. An existing series in it is removed; other files stay.
 ///

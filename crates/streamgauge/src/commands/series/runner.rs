@@ -12,15 +12,15 @@ use scenario::{Scenario, Secrets};
 use super::folder;
 use crate::args::{Results, RunnerPlacement, TraceOptions};
 use crate::commands::play::restore_single_file;
-use crate::console::Console;
 use crate::exit::Failure;
-use crate::live_outputs::{LingeringDashboard, LiveOutputs};
-use crate::progress::{Display, Status};
-use crate::repeat_command;
-use crate::run_location::RunLocation;
+use crate::live::outputs::{LingeringDashboard, LiveOutputs};
+use crate::live::progress::{Display, Status};
+use crate::output::run_location::RunLocation;
 use crate::runners::Runners;
-use crate::signals::Watch;
-use crate::version;
+use crate::ui::console::Console;
+use crate::ui::repeat_command;
+use crate::ui::signals::Watch;
+use crate::ui::version;
 
 /// Interval between checks for a stop during the pause between two runs.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);

@@ -11,8 +11,8 @@ use scenario::CapacitySearch;
 
 use super::folder;
 use super::runner::outcome_text;
-use crate::console::Console;
 use crate::exit::Failure;
+use crate::ui::console::Console;
 
 /// Number of holds after a trial within which a metric that gets worse is extrapolated.
 const HOLDS_AHEAD: u32 = 10;

@@ -8,7 +8,7 @@ use report::csv::{TABLES, Table, TableWriter};
 use report::{ReportError, io_reason};
 
 use crate::exit::Failure;
-use crate::overwrite::Force;
+use crate::output::overwrite::Force;
 
 /// A folder to which the tables can be written.
 pub(crate) struct CsvFolder {

@@ -17,8 +17,8 @@ use std::time::Duration;
 use report::io_reason;
 
 use crate::exit::Failure;
-use crate::http::{self, Head};
-use crate::own_address;
+use crate::live::http::{self, Head};
+use crate::live::own_address;
 
 /// Environment variable with the token that other machines must send.
 pub(crate) const TOKEN_VARIABLE: &str = "STREAMGAUGE_TOKEN";

@@ -11,10 +11,10 @@ use report::live_figures::LiveFigures;
 use report::prometheus::{self, CONTENT_TYPE};
 use report::{Reader, ReportError};
 
-use crate::current_run_file::CurrentRunFile;
 use crate::exit::Failure;
-use crate::http::Head;
-use crate::view_server::{ServiceName, Token, ViewServer, refuse, respond};
+use crate::live::current_run_file::CurrentRunFile;
+use crate::live::http::Head;
+use crate::live::view_server::{ServiceName, Token, ViewServer, refuse, respond};
 
 const SERVICE: ServiceName = ServiceName {
     what: "metrics",

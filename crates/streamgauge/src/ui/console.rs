@@ -12,7 +12,7 @@ use report::{Layout, sanitize};
 
 use crate::args::{ColorMode, Global};
 use crate::exit::{Failure, Message};
-use crate::wrap;
+use crate::ui::wrap;
 
 /// Output settings of the command line.
 #[derive(Clone, Copy, Debug)]

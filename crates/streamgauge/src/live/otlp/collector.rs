@@ -17,7 +17,7 @@ use report::io_reason;
 use report::otlp::{CONTENT_TYPE, CollectorResponse, PATH, parse_response};
 use scenario::mask_text;
 
-use crate::http::{remaining, write_until};
+use crate::live::http::{remaining, write_until};
 
 /// Environment variables with headers. The first is for metrics only and has precedence.
 const HEADERS: [&str; 2] = [

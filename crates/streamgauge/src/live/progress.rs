@@ -20,7 +20,7 @@ use std::time::Duration;
 use engine::{Control, Phase, Progress};
 use scenario::Scenario;
 
-use crate::console::Console;
+use crate::ui::console::Console;
 use block::{Block, Size};
 use keys::Keys;
 use line::ScreenLine;

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant, SystemTime};
 use scenario::Scenario;
 
 use crate::args::Results;
-use crate::console::Console;
-use crate::dashboard::{Dashboard, End, Stay};
 use crate::exit::Failure;
-use crate::otlp::OtlpExporter;
-use crate::progress::keys::{self, KeyWait};
-use crate::scrape::PrometheusServer;
-use crate::signals::Watch;
-use crate::view_server::Token;
+use crate::live::dashboard::{Dashboard, End, Stay};
+use crate::live::otlp::OtlpExporter;
+use crate::live::progress::keys::{self, KeyWait};
+use crate::live::scrape::PrometheusServer;
+use crate::live::view_server::Token;
+use crate::ui::console::Console;
+use crate::ui::signals::Watch;
 
 /// The requested live views and exports.
 pub(crate) struct LiveOutputs {

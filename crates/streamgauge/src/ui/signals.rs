@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::exit::Exit;
-use crate::progress::keys;
+use crate::live::progress::keys;
 
 /// Handles signals until it is dropped.
 pub(crate) struct Watch {

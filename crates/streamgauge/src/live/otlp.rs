@@ -18,9 +18,9 @@ use report::live_figures::LiveFigures;
 use report::otlp::Push;
 use report::{Reader, ReportError, io_reason};
 
-use crate::current_run_file::CurrentRunFile;
 use crate::exit::Failure;
-use crate::view_server::NICE;
+use crate::live::current_run_file::CurrentRunFile;
+use crate::live::view_server::NICE;
 use collector::Collector;
 
 /// Interval between pushes: one window.

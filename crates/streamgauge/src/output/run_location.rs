@@ -14,10 +14,10 @@ use runfile::series::{INDEX, Index};
 use tempfile::TempDir;
 
 use crate::args::{Results, TraceOptions};
-use crate::console::Console;
 use crate::exit::Failure;
 use crate::output::ReportFormat;
-use crate::runs_folder::{MadeFolder, RunsFolder};
+use crate::output::runs_folder::{MadeFolder, RunsFolder};
+use crate::ui::console::Console;
 
 /// Bytes that must be writable in the folder of a run: less than its first second takes.
 const PROBE_SIZE: usize = 64 << 10;

@@ -19,10 +19,10 @@ use report::{Reader, ReportError, io_reason};
 use scenario::Scenario;
 use serde_json::json;
 
-use crate::current_run_file::CurrentRunFile;
 use crate::exit::Failure;
-use crate::http::{Head, write_until};
-use crate::view_server::{HEADERS, NICE, ServiceName, Token, ViewServer, refuse, respond};
+use crate::live::current_run_file::CurrentRunFile;
+use crate::live::http::{Head, write_until};
+use crate::live::view_server::{HEADERS, NICE, ServiceName, Token, ViewServer, refuse, respond};
 
 /// Default address.
 pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:9106";

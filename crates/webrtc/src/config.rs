@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use measure::units::{BitRate, TimeSpan};
+use measure::units::TimeSpan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::sdp::FeedbackTypes;
-use super::signalling::janus::Subscribe;
+use super::signalling::janus::{RoomConfig, Subscribe};
 use super::turn::TurnConfig;
 use kit::browser::Golden;
 use kit::http1::AdditionalFields;
@@ -72,52 +71,6 @@ impl Layer {
             Layer::Middle => 1,
             Layer::Low => 0,
         }
-    }
-}
-
-/// Room of the Janus VideoRoom plugin that the run creates if it does not exist.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct RoomConfig {
-    /// Maximum number of publishers. Default: 1000.
-    pub publishers: u32,
-    /// Bit rate limit that Janus requests from publishers. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bitrate: Option<BitRate>,
-    /// Accepted video codecs, such as `h264` or `vp8,h264`. Default: h264,vp8,vp9.
-    pub video_codecs: String,
-    /// Accepted audio codecs, such as `opus` or `pcmu`. Default: pcmu,opus.
-    pub audio_codecs: String,
-}
-
-impl Default for RoomConfig {
-    fn default() -> RoomConfig {
-        RoomConfig {
-            publishers: 1000,
-            bitrate: None,
-            video_codecs: "h264,vp8,vp9".to_owned(),
-            audio_codecs: "pcmu,opus".to_owned(),
-        }
-    }
-}
-
-impl RoomConfig {
-    /// Returns the body of the request that creates the room. The room reports speakers to all
-    /// participants, after half a second of audio louder than -50 dBov, because other participants
-    /// may need these reports.
-    fn request(&self) -> Value {
-        let bitrate = self.bitrate.map_or(0, |BitRate(rate)| rate);
-        json!({
-            "permanent": false,
-            "publishers": self.publishers,
-            "bitrate": bitrate,
-            "videocodec": self.video_codecs,
-            "audiocodec": self.audio_codecs,
-            "fir_freq": 0,
-            "audiolevel_event": true,
-            "audio_active_packets": 25,
-            "audio_level_average": 50,
-        })
     }
 }
 
@@ -403,18 +356,7 @@ impl ClientConfig {
             let text = "`congestion: follow` supports only one layer; remove it or `simulcast`";
             return Err(("congestion", text.to_owned()));
         }
-        if self.layer.is_some() && self.subscribe == Subscribe::Nobody {
-            let text = "`layer` has no effect with `subscribe: nobody`; remove one of them";
-            return Err(("layer", text.to_owned()));
-        }
-        if self.last_n == Some(0) {
-            let text = "`last_n` must be at least 1";
-            return Err(("last_n", text.to_owned()));
-        }
-        if self.last_n.is_some() && self.subscribe != Subscribe::Together {
-            let text = "`last_n` needs `subscribe: together`";
-            return Err(("last_n", text.to_owned()));
-        }
+        self.check_room_keys()?;
         self.check_feed()?;
         if let Some(zap) = &self.zap {
             zap.check_with(&[
@@ -441,47 +383,6 @@ impl ClientConfig {
         self.headers.check(&own, instead)
     }
 
-    fn check_feed(&self) -> Result<(), (&'static str, String)> {
-        let Some(source) = &self.feed else {
-            return Ok(());
-        };
-        let with = [
-            ("publish", self.publish.is_some()),
-            ("participate", self.participate.is_some()),
-            ("golden", self.golden.is_some()),
-            ("turn", self.turn.is_some()),
-            ("congestion", self.follows_congestion()),
-        ];
-        if let Some((key, _)) = with.into_iter().find(|(_, written)| *written) {
-            let text = "this key cannot be combined with `feed`, which sends plain RTP to a mount \
-                        point; remove one of them";
-            return Err((key, text.to_owned()));
-        }
-        if source.simulcast || source.talk.is_some() {
-            let text = "`feed` supports neither `simulcast` nor `talk`; remove them";
-            return Err(("feed", text.to_owned()));
-        }
-        Ok(())
-    }
-
-    /// Checks the keys for a Janus mount point, or, if `is_one` is false, for any other URL.
-    /// Returns the invalid key and the reason.
-    pub(super) fn check_mountpoint(&self, is_one: bool) -> Result<(), (&'static str, String)> {
-        if self.feed.is_some() && !is_one {
-            let text = "`feed` is for Janus mount points (`janus+ws://HOST/streaming/ID`)";
-            return Err(("feed", text.to_owned()));
-        }
-        if self.participate.is_some() && is_one {
-            let text = "`participate` is for rooms; use `feed` for a mount point";
-            return Err(("participate", text.to_owned()));
-        }
-        if self.publish.is_some() && is_one {
-            let text = "`publish` is for WHIP; use `feed` for a mount point";
-            return Err(("publish", text.to_owned()));
-        }
-        Ok(())
-    }
-
     /// Checks that clients change channel only between streams of WHEP. Returns the invalid key and
     /// the reason.
     pub(super) fn check_zap(&self, is_whep: bool) -> Result<(), (&'static str, String)> {
@@ -494,32 +395,7 @@ impl ClientConfig {
         }
     }
 
-    /// Checks the keys for a Janus room. Returns the invalid key and the reason.
-    pub(super) fn check_room(&self) -> Result<(), (&'static str, String)> {
-        match self.publish {
-            Some(_) => {
-                let text = "`publish` is for WHIP; use `participate` in rooms";
-                Err(("publish", text.to_owned()))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Checks the keys for WHIP, or, if `is_whip` is false, for WHEP: a client publishes with the
-    /// one, and plays with the other. Returns the invalid key and the reason.
-    pub(super) fn check_direction(&self, is_whip: bool) -> Result<(), (&'static str, String)> {
-        let text = match (is_whip, self.publish.is_some()) {
-            (true, false) => {
-                "clients publish to `whip+http://`: add `publish: {}` (in one line `--publish`), or \
-                 play from `whep+http://`"
-            }
-            (false, true) => "clients play from `whep+http://`: publish to `whip+http://`",
-            (true, true) | (false, false) => return Ok(()),
-        };
-        Err(("publish", text.to_owned()))
-    }
-
-    fn has_token(&self) -> bool {
+    pub(super) fn has_token(&self) -> bool {
         self.token.is_some() || !self.tokens.is_empty()
     }
 
@@ -539,51 +415,6 @@ impl ClientConfig {
         }
         let text = format!("the client sets `Authorization` itself, from `{key}`; remove one");
         Err(("headers", text))
-    }
-
-    /// Checks the keys for LiveKit rooms. Returns the invalid key and the reason.
-    pub(super) fn check_for_livekit(&self) -> Result<(), (&'static str, String)> {
-        let has_key = self.api_key.is_some() && self.api_secret.is_some();
-        if !self.has_token() && !has_key {
-            let text = "LiveKit requires a token; set `api_key` and `api_secret`, with which each \
-                        client makes its own, or `token`";
-            return Err(("api_key", text.to_owned()));
-        }
-        if self.subscribe == Subscribe::Each {
-            let text = "LiveKit sends all media over one PeerConnection; set `subscribe` to \
-                        `together` or `nobody`";
-            return Err(("subscribe", text.to_owned()));
-        }
-        for (key, written) in [("room", self.room.is_some()), ("pin", self.pin.is_some())] {
-            if written {
-                let text = format!("`{key}` is for Janus; LiveKit creates rooms on demand");
-                return Err((key, text));
-            }
-        }
-        self.check_room()
-    }
-
-    /// Returns the body of the request that creates the room, if `room` is set.
-    pub(super) fn room_request(&self) -> Option<Value> {
-        let room = self.room.as_ref();
-        room.map(RoomConfig::request)
-    }
-
-    /// Checks the keys for URLs that are not Janus rooms; `of_livekit` is true for LiveKit rooms.
-    /// Returns the invalid key and the reason.
-    pub(super) fn check_without_janus_room(
-        &self,
-        of_livekit: bool,
-    ) -> Result<(), (&'static str, String)> {
-        if self.layer.is_some() && !of_livekit {
-            let text = "`layer` is for rooms of Janus or LiveKit; remove it";
-            return Err(("layer", text.to_owned()));
-        }
-        if self.last_n.is_some() {
-            let text = "`last_n` is for Janus rooms; remove it";
-            return Err(("last_n", text.to_owned()));
-        }
-        Ok(())
     }
 
     /// Returns the feedback that is negotiated for received media.

@@ -4,12 +4,14 @@
 //! The protocol is that of Janus' documentation ("JSON API", "VideoRoom", "Streaming"). Names of
 //! requests are Janus' own.
 
+mod keys;
 mod last_speakers;
 mod long_poll;
 mod message;
 mod message_handling;
 mod requests;
 mod room;
+mod room_config;
 mod shared_subscription;
 mod streaming;
 
@@ -34,6 +36,7 @@ use long_poll::{HttpChannel, LongPoll};
 pub use message::{JanusMessage, Jsep, MessageContent};
 use requests::{PendingRequest, RequestKind};
 use room::RoomState;
+pub use room_config::RoomConfig;
 
 /// WebSocket subprotocol of Janus.
 const SUBPROTOCOL: &str = "janus-protocol";

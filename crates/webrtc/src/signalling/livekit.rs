@@ -4,6 +4,7 @@
 //! offers the other one, over which all other participants arrive, and offers it again when a
 //! participant starts or stops publishing. livekit/protocol defines the protocol.
 
+mod keys;
 mod message;
 mod room;
 mod token;

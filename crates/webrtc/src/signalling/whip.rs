@@ -5,6 +5,8 @@
 //! Each request has its own connection, except candidates that follow the offer. Servers close idle
 //! connections after some seconds, and a client may play for hours before its next request.
 
+mod keys;
+
 use measure::Time;
 
 use super::{

@@ -1,0 +1,28 @@
+//! Scenario keys of LiveKit: which it needs, and which it does not know.
+
+use crate::config::ClientConfig;
+use crate::signalling::janus::Subscribe;
+
+impl ClientConfig {
+    /// Checks the keys for LiveKit rooms. Returns the invalid key and the reason.
+    pub(crate) fn check_for_livekit(&self) -> Result<(), (&'static str, String)> {
+        let has_key = self.api_key.is_some() && self.api_secret.is_some();
+        if !self.has_token() && !has_key {
+            let text = "LiveKit requires a token; set `api_key` and `api_secret`, with which each \
+                        client makes its own, or `token`";
+            return Err(("api_key", text.to_owned()));
+        }
+        if self.subscribe == Subscribe::Each {
+            let text = "LiveKit sends all media over one PeerConnection; set `subscribe` to \
+                        `together` or `nobody`";
+            return Err(("subscribe", text.to_owned()));
+        }
+        for (key, written) in [("room", self.room.is_some()), ("pin", self.pin.is_some())] {
+            if written {
+                let text = format!("`{key}` is for Janus; LiveKit creates rooms on demand");
+                return Err((key, text));
+            }
+        }
+        self.check_room()
+    }
+}

@@ -7,7 +7,7 @@ use measure::Time;
 use measure::verdict::NO_PUBLISHER;
 
 use crate::lifecycle::{self, FAILED_WAIT_MIN};
-use crate::publication::is_live;
+use crate::publication::Publication;
 use session::{Context, Failure, Input, Outcome, Output, Session, Sinks, StreamRow};
 
 /// The streams that a client waits for.
@@ -108,9 +108,10 @@ impl WaitingClient {
             Input::TopicMessage { topic, message } => {
                 let mut topics = self.awaited.topics.iter();
                 let position = topics.position(|own| own == topic);
-                let (Some(position), Some(is_live)) = (position, is_live(message)) else {
+                let (Some(position), Some(said)) = (position, Publication::parse(message)) else {
                     return;
                 };
+                let is_live = matches!(said, Publication::Live { .. });
                 let is_own = live.as_ref().is_none_or(|own| own.topic == position);
                 if is_live && live.is_none() {
                     let message = Arc::clone(message);

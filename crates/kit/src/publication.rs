@@ -1,5 +1,6 @@
 //! Messages between the clients of a run about the streams that they publish.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,15 +9,75 @@ use measure::Time;
 use crate::media::sdp::MediaKind;
 use session::{Context, Output};
 
-/// First word while the stream is published. The kinds of its media follow, if known.
+/// First word of [`Publication::Live`] on its way to another client.
 const LIVE: &str = "live";
-/// First word after the end of the stream. The source of its stamps and its number of packets
-/// follow, if known.
+/// First word of [`Publication::Gone`].
 const GONE: &str = "gone";
 
-/// Publishes a message to the players of a stream.
-pub fn publish_message(cx: &mut Context<'_>, topic: String, message: Arc<str>) {
-    cx.out.push_back(Output::Publish { topic, message });
+/// What a client says of the stream that it publishes, to the players of that stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Publication {
+    /// It is published, with these kinds of media, if they are known.
+    Live { audio: bool, video: bool },
+    /// It has ended, with the source of its stamps and its number of packets, if they are known.
+    Gone { had: Option<(u64, u64)> },
+}
+
+impl Publication {
+    /// A stream whose kinds of media are not known.
+    pub const LIVE: Publication = Publication::Live {
+        audio: false,
+        video: false,
+    };
+
+    /// An ended stream of which nothing else is known.
+    pub const GONE: Publication = Publication::Gone { had: None };
+
+    /// Says this to the players of a stream.
+    pub fn publish(self, cx: &mut Context<'_>, topic: String) {
+        let message: Arc<str> = self.to_string().into();
+        cx.out.push_back(Output::Publish { topic, message });
+    }
+
+    /// Reads a message. Returns `None` for messages about something else.
+    pub fn parse(message: &str) -> Option<Publication> {
+        let mut words = message.split(' ');
+        match words.next() {
+            Some(LIVE) => {
+                let has = |kind: MediaKind| words.clone().any(|word| word == kind.name());
+                Some(Publication::Live {
+                    audio: has(MediaKind::Audio),
+                    video: has(MediaKind::Video),
+                })
+            }
+            Some(GONE) => {
+                let mut number = || words.next()?.parse().ok();
+                let had = number().zip(number());
+                Some(Publication::Gone { had })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Publication {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Publication::Live { audio, video } => {
+                out.write_str(LIVE)?;
+                for (has, kind) in [(audio, MediaKind::Audio), (video, MediaKind::Video)] {
+                    if has {
+                        write!(out, " {}", kind.name())?;
+                    }
+                }
+                Ok(())
+            }
+            Publication::Gone { had: None } => out.write_str(GONE),
+            Publication::Gone {
+                had: Some((source, packets)),
+            } => write!(out, "{GONE} {source} {packets}"),
+        }
+    }
 }
 
 /// Length of the windows in which a run is measured.
@@ -34,29 +95,6 @@ pub fn next_count(now: Time) -> Time {
     now + (WINDOW - Duration::from_nanos(into))
 }
 
-/// Message of a client that starts to publish a stream with these kinds of media.
-pub fn live(kinds: &[&str]) -> Arc<str> {
-    [&[LIVE], kinds].concat().join(" ").into()
-}
-
-/// Message of a client that ended its stream. `had` is the source of its stamps and its number of
-/// packets.
-pub fn gone(had: Option<(u64, u64)>) -> Arc<str> {
-    match had {
-        Some((source, packets)) => format!("{GONE} {source} {packets}").into(),
-        None => GONE.into(),
-    }
-}
-
-/// Returns whether the message announces a published stream; `None` for other messages.
-pub fn is_live(message: &str) -> Option<bool> {
-    match message.split(' ').next() {
-        Some(LIVE) => Some(true),
-        Some(GONE) => Some(false),
-        _ => None,
-    }
-}
-
 /// State of the publisher of a player's stream, if it is a client of the same run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Publisher {
@@ -71,18 +109,14 @@ pub struct Publisher {
 impl Publisher {
     /// Handles a message about the stream.
     pub fn handle_message(&mut self, message: &str, now: Time) {
-        let mut words = message.split(' ').skip(1);
-        match is_live(message) {
-            Some(true) => {
+        match Publication::parse(message) {
+            Some(Publication::Live { audio, video }) => {
                 self.left_at = None;
-                for kind in words {
-                    self.audio |= kind == MediaKind::Audio.name();
-                    self.video |= kind == MediaKind::Video.name();
-                }
+                self.audio |= audio;
+                self.video |= video;
             }
-            Some(false) => {
-                let mut number = || words.next()?.parse().ok();
-                self.final_counts = number().zip(number());
+            Some(Publication::Gone { had }) => {
+                self.final_counts = had;
                 self.left_at = Some(now);
             }
             None => {}
@@ -135,22 +169,53 @@ mod tests {
     }
 
     #[test]
+    fn publication_is_read_as_it_was_said() {
+        for said in [
+            Publication::LIVE,
+            Publication::Live {
+                audio: true,
+                video: false,
+            },
+            Publication::Live {
+                audio: true,
+                video: true,
+            },
+            Publication::GONE,
+            Publication::Gone {
+                had: Some((u64::MAX, 0)),
+            },
+        ] {
+            assert_eq!(Publication::parse(&said.to_string()), Some(said));
+        }
+        for other in ["", "lively", "something else"] {
+            assert_eq!(Publication::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn publisher_follows_live_and_gone_messages() {
         let mut publisher = Publisher::default();
         let now = Time::from_nanos(7);
-        publisher.handle_message(&live(&["audio"]), now);
+        let audio = Publication::Live {
+            audio: true,
+            video: false,
+        };
+        publisher.handle_message(&audio.to_string(), now);
         assert!(publisher.sends(MediaKind::Audio) && !publisher.sends(MediaKind::Video));
         publisher.handle_message("something else", now);
         assert!(!publisher.has_left());
-        publisher.handle_message(&gone(Some((3, 500))), now);
+        let gone = Publication::Gone {
+            had: Some((3, 500)),
+        };
+        publisher.handle_message(&gone.to_string(), now);
         assert_eq!(
             (publisher.left_at(), publisher.final_counts()),
             (Some(now), Some((3, 500)))
         );
         // The stream returns.
-        publisher.handle_message(&live(&[]), now);
+        publisher.handle_message(&Publication::LIVE.to_string(), now);
         assert!(!publisher.has_left());
-        publisher.handle_message(&gone(None), now);
+        publisher.handle_message(&Publication::GONE.to_string(), now);
         assert_eq!(
             (publisher.has_left(), publisher.final_counts()),
             (true, None)

@@ -4,10 +4,15 @@ use std::sync::Mutex;
 use measure::Recorder;
 
 use super::*;
-use crate::publication::{gone, live};
+use crate::publication::Publication;
 use session::{Flows, Outbox};
 
 const CATALOGUE: measure::Catalogue = measure::Catalogue(&[&crate::metrics::CLIENTS]);
+
+const VIDEO: Publication = Publication::Live {
+    audio: false,
+    video: true,
+};
 
 /// A client that logs its inputs.
 struct LoggingClient(Arc<Mutex<Vec<String>>>);
@@ -84,7 +89,9 @@ impl Bench {
         }
     }
 
-    fn topic_message(&mut self, topic: &str, message: &Arc<str>) {
+    fn topic_message(&mut self, topic: &str, said: Publication) {
+        let message: Arc<str> = said.to_string().into();
+        let message = &message;
         self.input(Input::TopicMessage { topic, message });
     }
 
@@ -111,31 +118,31 @@ impl Bench {
 fn client_starts_when_its_stream_is_published() {
     let mut bench = Bench::new(0);
     bench.now = Time::from_start(Duration::from_secs(5));
-    bench.topic_message("b", &live(&["video"]));
+    bench.topic_message("b", VIDEO);
     let started = ["told live video", "start 5, due 5"];
     assert_eq!(bench.inputs(), started);
     assert_eq!(bench.waiting.deadline(), None);
     // The client receives messages of its own stream only.
-    bench.topic_message("a", &gone(None));
+    bench.topic_message("a", Publication::GONE);
     assert_eq!(bench.inputs(), started);
-    bench.topic_message("b", &gone(None));
+    bench.topic_message("b", Publication::GONE);
     assert_eq!(bench.inputs()[2..], ["told gone"]);
 }
 
 #[test]
 fn client_joins_after_the_configured_delay() {
     let mut bench = Bench::new(3);
-    bench.topic_message("a", &live(&[]));
+    bench.topic_message("a", Publication::LIVE);
     assert_eq!(bench.deadline(), 5.0);
     assert_eq!(bench.inputs(), ["told live", "start 5, due 5"]);
     // The stream ends before, and returns.
     let mut bench = Bench::new(3);
-    bench.topic_message("a", &live(&[]));
-    bench.topic_message("b", &gone(None));
-    bench.topic_message("a", &gone(None));
+    bench.topic_message("a", Publication::LIVE);
+    bench.topic_message("b", Publication::GONE);
+    bench.topic_message("a", Publication::GONE);
     assert_eq!(at(bench.waiting.deadline().expect("it waits")), 12.0);
     bench.now = Time::from_start(Duration::from_secs(7));
-    bench.topic_message("b", &live(&[]));
+    bench.topic_message("b", Publication::LIVE);
     assert_eq!(bench.deadline(), 10.0);
     assert_eq!(bench.inputs(), ["told live", "start 10, due 10"]);
 }
@@ -154,10 +161,10 @@ fn client_fails_if_its_stream_is_never_published() {
     assert_eq!(Bench::new(0).stop(2), None);
     assert_eq!(Bench::new(0).stop(3), Some(NO_PUBLISHER));
     let mut bench = Bench::new(9);
-    bench.topic_message("a", &live(&[]));
+    bench.topic_message("a", Publication::LIVE);
     assert_eq!(bench.stop(4), None);
     let mut bench = Bench::new(9);
-    bench.topic_message("a", &live(&[]));
-    bench.topic_message("a", &gone(None));
+    bench.topic_message("a", Publication::LIVE);
+    bench.topic_message("a", Publication::GONE);
     assert_eq!(bench.stop(4), None);
 }

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::flow::{FlowConfig, FlowFaults, MediaFlow, Sent};
 use crate::metrics as m;
 use crate::source::Tracks;
-use kit::publication;
+use kit::publication::{self, Publication};
 use session::seeds::derive_seed;
 use session::{Context, FlowId, Output};
 
@@ -102,7 +102,7 @@ impl Client {
             channel: CHANNEL,
         });
         cx.out.push_back(Output::Playing { at: cx.now });
-        publication::publish_message(cx, self.url.topic(), publication::live(&[]));
+        Publication::LIVE.publish(cx, self.url.topic());
     }
 
     /// Time of the next update of the figures.
@@ -146,7 +146,7 @@ impl Client {
             cx.out.push_back(Output::StopFlow { flow });
             cx.flows.remove(flow);
         }
-        publication::publish_message(cx, self.url.topic(), publication::gone(None));
+        Publication::GONE.publish(cx, self.url.topic());
     }
 }
 

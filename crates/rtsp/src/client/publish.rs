@@ -20,7 +20,7 @@ use crate::url;
 use kit::media::rtcp::{self, Packet, ReportBlock};
 use kit::media::rtp::{Faults, FlowSettings, REPORT_INTERVAL, RtpFlow};
 use kit::media::source::MediaSource;
-use kit::publication;
+use kit::publication::{self, Publication};
 use session::{ChannelId, Context, FlowId, Open, Output, Port, udp_bind_address, with_port};
 
 /// Media that a client publishes, and its progress.
@@ -318,7 +318,7 @@ impl Client {
         }
         self.first_media = Some(cx.now);
         cx.out.push_back(Output::Playing { at: cx.now });
-        publication::publish_message(cx, self.publication_topic.clone(), publication::live(&[]));
+        Publication::LIVE.publish(cx, self.publication_topic.clone());
     }
 
     /// Does everything that is due while media is sent.
@@ -449,7 +449,7 @@ impl Client {
             cx.out.push_back(Output::StopFlow { flow: stream.flow });
             cx.flows.access_as(stream.flow, RtpFlow::pause);
         }
-        publication::publish_message(cx, self.publication_topic.clone(), publication::gone(None));
+        Publication::GONE.publish(cx, self.publication_topic.clone());
         self.count_sent(cx);
         if self.connection.ends.is_some() {
             self.send_reports(cx, true);

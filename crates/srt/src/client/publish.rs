@@ -13,7 +13,7 @@ use crate::codec::packet::{Control, HEADER};
 use crate::handshake::Negotiated;
 use crate::metrics as m;
 use crate::source_media::{SourceFlow, SourceMedia, SourceSettings};
-use kit::publication;
+use kit::publication::Publication;
 use session::seeds::derive_seed;
 use session::{ChannelId, Context, FlowId, Output, ReadTiming};
 
@@ -263,7 +263,7 @@ impl Client {
             cx.recorder.record(histogram, delay);
         }
         cx.out.push_back(Output::Playing { at: cx.now });
-        publication::publish_message(cx, self.url.stream_name(), publication::live(&[]));
+        Publication::LIVE.publish(cx, self.url.stream_name());
     }
 
     /// Stops making media, and waits until sent media is acknowledged and played, but not beyond
@@ -322,11 +322,7 @@ impl Client {
             .add(m::MESSAGES_UNACKED, messages.taken - settled);
         cx.out.push_back(Output::StopFlow { flow });
         cx.flows.remove(flow);
-        let total_sent = (self.source(), made);
-        publication::publish_message(
-            cx,
-            self.url.stream_name(),
-            publication::gone(Some(total_sent)),
-        );
+        let had = Some((self.source(), made));
+        Publication::Gone { had }.publish(cx, self.url.stream_name());
     }
 }

@@ -29,7 +29,7 @@ use kit::media::rtp::{
     Clip, EncoderFlow, EncoderFlowSettings, Faults, FlowSettings, RtpFlow, TalkFlow, TalkSettings,
 };
 use kit::media::source::{MediaSource, SIMULCAST_LAYERS};
-use kit::publication;
+use kit::publication::{self, Publication};
 use media::{MediaCounts, StreamMedia};
 pub(super) use rtp_feed::RtpFeed;
 use session::seeds::derive_seed;
@@ -709,13 +709,17 @@ impl Client {
         if self.source.is_none() || !self.published {
             return;
         }
-        let message = match is_live {
-            true => publication::live(&self.sent_kinds()),
+        let kinds = self.sent_kinds();
+        let said = match is_live {
+            true => Publication::Live {
+                audio: kinds.contains(&MediaKind::Audio.name()),
+                video: kinds.contains(&MediaKind::Video.name()),
+            },
             // Other participants of the room may still publish.
             false if self.url.is_room() => return,
-            false => publication::gone(None),
+            false => Publication::GONE,
         };
-        publication::publish_message(cx, self.url.topic(), message);
+        said.publish(cx, self.url.topic());
     }
 
     /// Announces the stream once the server seems to receive it.

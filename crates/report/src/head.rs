@@ -8,6 +8,9 @@ use crate::human::{figure, plural};
 use crate::metrics::MetricFigures;
 use crate::model::{Population, Report, Run};
 
+/// Share of viewers served well, which only viewers have.
+pub(crate) const SERVED_WELL: &str = "served_well";
+
 /// Number of figures in the head of a population.
 pub(crate) const KEY_FIGURES: usize = 3;
 
@@ -62,6 +65,17 @@ fn shown(key: &KeyFigure, population: &Population) -> Option<ShownFigure> {
     })
 }
 
+/// Returns the populations in the order of the scenario, those of viewers first: what they receive is
+/// the result of a run in which others publish it.
+pub(crate) fn by_importance(report: &Report) -> Vec<&Population> {
+    let mut all: Vec<&Population> = report.populations.iter().collect();
+    all.sort_by_key(|population| {
+        let mut figures = key_figures(population);
+        !figures.any(|one| one.metric == SERVED_WELL)
+    });
+    all
+}
+
 /// Describes the key figures of a population in one line, or returns `None` if none is known.
 pub(crate) fn figures_line(population: &Population) -> Option<String> {
     let figures = key_figures(population).take(KEY_FIGURES);
@@ -75,7 +89,7 @@ pub(crate) fn figures_line(population: &Population) -> Option<String> {
 
 /// Returns the populations with key figures, with their lines, and the number of further ones.
 pub(crate) fn populations(report: &Report) -> (Vec<(&str, String)>, usize) {
-    let all = report.populations.iter();
+    let all = by_importance(report).into_iter();
     let mut lines: Vec<(&str, String)> = all
         .filter_map(|one| Some((one.name.as_str(), figures_line(one)?)))
         .collect();

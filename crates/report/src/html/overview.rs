@@ -74,7 +74,8 @@ fn facts(report: &Report) -> Vec<String> {
 
 /// Returns the key figures of each population, for the head of the page.
 fn keys(report: &Report) -> Vec<Value> {
-    let populations = report.populations.iter().filter_map(|population| {
+    let populations = head::by_importance(report).into_iter();
+    let populations = populations.filter_map(|population| {
         let figures: Vec<Value> = head::key_figures(population)
             .take(head::KEY_FIGURES)
             .map(|one| {

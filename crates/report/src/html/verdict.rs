@@ -8,13 +8,11 @@ use serde_json::{Value, json};
 use super::cards::{parts, shown_metrics};
 use super::time_series::TimeSeries;
 use crate::cause::{cause, other_reasons};
+use crate::head::SERVED_WELL;
 use crate::human::{count, digits, duration, figure, plural, short_duration};
 use crate::metric_words::{capital, metric_words};
 use crate::model::{self, Outcome, Report};
 use crate::rows::{RenderedRow, rows};
-
-/// Share of viewers that were served well.
-const SERVED_WELL: &str = "served_well";
 
 /// Explains an outcome.
 fn meaning(outcome: Outcome) -> &'static str {

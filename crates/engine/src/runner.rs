@@ -136,12 +136,16 @@ impl Runner {
         }
     }
 
-    /// Starts the clients, by a copy of `clock`. `wall_clock` is the start of the run since 1970
-    /// for time codes, which is the same on all runners.
-    pub fn begin(&mut self, clock: &Clock, wall_clock: Duration) {
+    /// Does all that can be done before the start of `clock`. `wall_clock` is the start of the run
+    /// since 1970 for time codes, which is the same on all runners.
+    pub fn make_ready(&mut self, clock: &Clock, wall_clock: Duration) {
         self.surroundings.set_wall_clock(wall_clock);
         self.traces.begin(clock);
         self.process = Process::new();
+    }
+
+    /// Starts the clients, by a copy of `clock`.
+    pub fn begin(&mut self, clock: &Clock) {
         self.pool.begin(clock);
         self.clock = Some(clock.same_start());
     }

@@ -41,9 +41,6 @@ const FILE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum time after the agreed start at which a runner still begins.
 const LATE_BEGIN: Duration = Duration::from_millis(250);
 
-/// Time before the start from which the thread does not sleep: a wake-up takes about as long.
-const AWAKE_BEFORE: Duration = Duration::from_micros(500);
-
 /// Silence of a coordinator after which a runner forgets a run that has not begun, or one whose
 /// reports the log does not take.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
@@ -246,14 +243,14 @@ impl ActivePart {
         if left > i64::try_from(READY_BEFORE.as_nanos()).unwrap_or(i64::MAX) {
             return false;
         }
-        if let Ok(left) = u64::try_from(left) {
-            std::thread::sleep(Duration::from_nanos(left).saturating_sub(AWAKE_BEFORE));
-            while monotonic_nanos() < at {
-                std::hint::spin_loop();
-            }
+        let clock = Clock::starting_at(at);
+        runner.make_ready(&clock, wall_clock);
+        // By default, the kernel may wake it 50 µs late.
+        let _ = net::thread::minimize_timer_slack();
+        while let Ok(left @ 1..) = u64::try_from(at.saturating_sub(monotonic_nanos())) {
+            std::thread::sleep(Duration::from_nanos(left));
         }
         let late = monotonic_nanos().saturating_sub(at).max(0);
-        let clock = Clock::starting_at(at);
         if late > i64::try_from(LATE_BEGIN.as_nanos()).unwrap_or(i64::MAX) {
             // The clients would not match the times of those of other runners.
             let text = format!(
@@ -265,7 +262,7 @@ impl ActivePart {
             self.finish();
             return false;
         }
-        runner.begin(&clock, wall_clock);
+        runner.begin(&clock);
         self.signs.late.store(late, Ordering::Relaxed);
         if let Some(record) = &self.record {
             record.note(fact::STARTED_AT.of(&wall_clock.as_secs_f64()));

@@ -107,7 +107,8 @@ impl Crew for LocalCrew<'_> {
 
     fn begin(&mut self, clock: &Clock) {
         if let Some(runner) = &mut self.runner {
-            runner.begin(clock, since_1970(clock));
+            runner.make_ready(clock, since_1970(clock));
+            runner.begin(clock);
         }
     }
 

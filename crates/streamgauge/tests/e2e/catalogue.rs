@@ -70,7 +70,7 @@ fn server_list_shows_installations_and_user_files() {
     };
     assert_eq!(find("my-relay")["version"], "1.2");
     assert_eq!(
-        find("bad")["problems"][1]["help"],
+        find("bad")["problems"][0]["help"],
         "did you mean `missing`?"
     );
     assert_eq!(find("udpxy")["port"], 4022);

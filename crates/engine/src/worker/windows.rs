@@ -119,6 +119,20 @@ mod tests {
     }
 
     #[test]
+    fn sent_media_is_counted_at_a_heartbeat_before_its_window_closes() {
+        for millis in [0, 1, 500, 959, 960, 961, 999, 1000, 1960, 59_990] {
+            let count = kit::publication::next_count(at(millis));
+            let seen = beat_at(Time::ZERO, HEARTBEAT, count);
+            let second = seen.as_nanos() / WINDOW.as_nanos() as u64;
+            assert_eq!(
+                second,
+                count.as_nanos() / WINDOW.as_nanos() as u64,
+                "{millis}"
+            );
+        }
+    }
+
+    #[test]
     fn late_start_does_not_count_as_lag() {
         let mut recorder = Recorder::new(tester::TESTER_CATALOGUE);
         let mut windows = Windows::new(at(500), Duration::ZERO);

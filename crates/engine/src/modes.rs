@@ -1,4 +1,5 @@
-//! What a process does beside the clients of a run: sending, serving, receiving for another machine, and pages.
+//! Other work than the clients of a run: sending, serving, receiving for another machine, and the
+//! pages of golden browsers.
 
 pub(crate) mod browsers;
 pub(crate) mod receive;

@@ -20,6 +20,8 @@ pub struct ReferenceServer {
     pub title: &'static str,
     /// Description in the list of servers.
     pub about: &'static str,
+    /// Other names that `serve` accepts for it, such as that of a signalling.
+    pub aliases: &'static [&'static str],
     /// Flags in the order of `--help`.
     pub flags: &'static [Flag],
     /// `true` if each serving worker has a file descriptor table of its own.

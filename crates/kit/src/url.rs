@@ -57,7 +57,7 @@ pub enum UrlProblem {
     #[error("has no host")]
     Host,
     /// The host is an IPv6 address without brackets (RFC 3986, 3.2.2).
-    #[error("has an IPv6 address without brackets; write it as `[::1]`, before the port")]
+    #[error("has an IPv6 address without brackets; write it in brackets, such as `[::1]:8554`")]
     Ipv6,
     /// The port is invalid.
     #[error("has a port that is not a number from 1 to 65535")]

@@ -174,7 +174,12 @@ impl Threshold {
         };
         let (comparison, quantity_from) = read_comparison(text, operator_at)?;
         if let Some((at, second)) = second_threshold(text, quantity_from) {
-            let help = format!("write each as a threshold of its own, such as `{second}`");
+            // `viewers.bitrate > 1Mbps and < 5Mbps` is about the same metric twice.
+            let left = match second.starts_with(['<', '>', '=', '!']) {
+                true => format!("{} ", text[..operator_at].trim()),
+                false => String::new(),
+            };
+            let help = format!("write each as a threshold of its own, such as `{left}{second}`");
             return Err(error(
                 at,
                 "there are several comparisons in one threshold",

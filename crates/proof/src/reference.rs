@@ -21,6 +21,7 @@ use session::Record;
 pub(super) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
     about: "Numbered media over UDP with retransmission on request",
+    aliases: &[],
     flags: FLAGS,
     own_descriptor_tables: false,
     read,

@@ -365,7 +365,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
         let Some(section) = self.section else {
             if !matches!(self.node.value, Value::Map(_)) {
                 let text = format!(
-                    "must be a mapping, but is {}; write its keys below it, of which it has: {}",
+                    "must be a mapping, but is {}; write its keys below it: {}",
                     self.node.describe(),
                     fields.join(", ")
                 );

@@ -252,7 +252,7 @@ pub(crate) fn read(
                 .collect();
             for other in rest.iter().filter(|other| !all.contains(&other.key)) {
                 let known = known.iter().copied().chain(all.iter().map(String::as_str));
-                // All of them would be a hundred.
+                // The keys of all protocols are more than a hundred.
                 let help = match nearest(&other.key, known) {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => "the URLs of a population tell which keys it has".to_owned(),

@@ -74,13 +74,6 @@ pub(crate) fn read<'a>(
             );
             continue;
         }
-        if let Some(second) = second_url(&written) {
-            problems.push(
-                Problem::new(&item.origin, "these are several URLs in one")
-                    .help(format!("write each on its own, such as `{second}`")),
-            );
-            continue;
-        }
         match expand(&written, MAX_URLS - urls.len()) {
             Ok(expanded) => urls.extend(expanded.into_iter().map(|url| (url, item))),
             Err((message, help)) => {
@@ -91,15 +84,18 @@ pub(crate) fn read<'a>(
     urls
 }
 
-/// Returns the URL after a comma or a space, if one begins there.
-fn second_url(text: &str) -> Option<&str> {
-    let mut parts = text.match_indices([',', ' ']);
-    let after = parts.find_map(|(at, _)| {
-        let after = text[at + 1..].trim_start();
-        let is_url = protocols::find_by_url(after).is_some() && after.contains("://");
-        is_url.then_some(after)
-    })?;
-    after.split([',', ' ']).next()
+/// Returns `true` if another URL begins after a comma or white space, before any query.
+fn has_second_url(text: &str) -> bool {
+    let path = text.split('?').next().unwrap_or_default();
+    let mut parts = path.split(|c: char| c == ',' || c.is_whitespace());
+    let is_url = |part: &str| {
+        part.split_once("://").is_some_and(|(scheme, _)| {
+            let mut letters = scheme.chars();
+            let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+            letters.next().is_some_and(|c| c.is_ascii_alphabetic()) && letters.all(is_scheme)
+        })
+    };
+    parts.next().is_some_and(is_url) && parts.any(is_url)
 }
 
 /// Returns the JSON Schema of the values that [`read`] accepts.
@@ -114,6 +110,13 @@ fn expand(text: &str, urls_max: usize) -> Result<Vec<String>, (String, &'static 
         return Err((
             format!("this URL has {} bytes", text.len()),
             "at most 2000 are possible",
+        ));
+    }
+    if has_second_url(text) {
+        return Err((
+            "these are several URLs in one".to_owned(),
+            "write each on its own, in a list or after a space of the command line; a comma within \
+             a URL as %2C",
         ));
     }
     let mut urls = vec![String::new()];

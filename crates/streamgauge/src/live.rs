@@ -1,4 +1,4 @@
-//! What is shown and exported while a run goes on.
+//! Views and exports of a run that goes on: terminal, dashboard, metrics.
 
 pub(crate) mod current_run_file;
 pub(crate) mod dashboard;

@@ -43,7 +43,9 @@ fn main() -> ExitCode {
             return print_version();
         }
         Err(error) => {
-            let error = match negative_value(&error, std::env::args().skip(1)) {
+            let arguments = std::env::args_os().skip(1);
+            let arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
+            let error = match negative_value(&error, &arguments.collect::<Vec<_>>(), &command) {
                 Some(message) => command.error(ErrorKind::InvalidValue, message),
                 None => error.format(&mut command),
             };
@@ -117,7 +119,11 @@ fn colour_of_help(arguments: impl Iterator<Item = std::ffi::OsString>) -> ColorC
 }
 
 /// Returns what to say of a negative value such as `-3s`, which the parser takes for a flag.
-fn negative_value(error: &clap::Error, arguments: impl Iterator<Item = String>) -> Option<String> {
+fn negative_value(
+    error: &clap::Error,
+    arguments: &[String],
+    command: &clap::Command,
+) -> Option<String> {
     let is_negative = |argument: &str| {
         let digits = argument.strip_prefix('-');
         digits.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
@@ -126,14 +132,31 @@ fn negative_value(error: &clap::Error, arguments: impl Iterator<Item = String>) 
         ContextValue::String(wrong) if is_negative(wrong) => wrong,
         _ => return None,
     };
-    let arguments: Vec<String> = arguments.collect();
     let mut pairs = arguments.windows(2);
-    let pair =
-        pairs.find(|pair| pair[1].starts_with(wrong.as_str()) && pair[0].starts_with('-'))?;
+    let pair = pairs.find(|pair| {
+        pair[1].starts_with(wrong.as_str()) && is_option_with_value(&pair[0], arguments, command)
+    })?;
     Some(format!(
         "`{} {}`: the value must not be negative",
         pair[0], pair[1]
     ))
+}
+
+/// Returns `true` if the commands that the arguments name have this option, and it takes a value.
+fn is_option_with_value(option: &str, arguments: &[String], command: &clap::Command) -> bool {
+    let named = std::iter::successors(Some(command), |at| {
+        arguments.iter().find_map(|name| at.find_subcommand(name))
+    });
+    let mut options = named.flat_map(clap::Command::get_arguments);
+    options.any(|one| {
+        let is_long = |name: &str| one.get_long() == Some(name);
+        let is_short = |name: &str| one.get_short().is_some_and(|c| name == c.to_string());
+        let is_named = match option.strip_prefix("--") {
+            Some(long) => is_long(long),
+            None => option.strip_prefix('-').is_some_and(is_short),
+        };
+        is_named && one.get_action().takes_values()
+    })
 }
 
 /// Help and version are results; every other error is a wrong argument.
@@ -196,6 +219,29 @@ mod tests {
         ] {
             let error = Cli::try_parse_from(line.split(' ')).expect_err("it parses to no command");
             assert_eq!(exit_of(&error).code(), code, "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn negative_value_is_not_taken_for_a_flag() {
+        let said = |line: &str| {
+            let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let mut command = Cli::command();
+            let all = std::iter::once("streamgauge".to_owned()).chain(arguments.clone());
+            let error = command
+                .try_get_matches_from_mut(all)
+                .expect_err("it is wrong");
+            negative_value(&error, &arguments, &command)
+        };
+        let refused = |text| Some(format!("`{text}`: the value must not be negative"));
+        assert_eq!(said("load -d -3s rtsp://h/a"), refused("-d -3s"));
+        assert_eq!(said("load rtsp://h/a --ramp -.5s"), refused("--ramp -.5s"));
+        for line in [
+            "load rtsp://h/a -q -3",
+            "load rtsp://h/a -x",
+            "load rtsp://h/a --none -3",
+        ] {
+            assert_eq!(said(line), None, "{line}");
         }
     }
 }

@@ -41,7 +41,7 @@ impl BodyPrefix {
         }
         const MAGIC: [(&[u8], &str); 6] = [
             (&[0x1f, 0x8b, 8], "gzip"),
-            (b"#EXTM3U", "a playlist (M3U8)"),
+            (b"#EXTM3U", "a playlist of HLS, which is not supported"),
             (b"<!doctype", "HTML"),
             (b"<html", "HTML"),
             (b"<?xml", "XML"),

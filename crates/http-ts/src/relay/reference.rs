@@ -18,6 +18,7 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference relay",
     about: "Relay multicast groups over HTTP: /udp/239.81.0.1:4056, or /rtp/239.81.0.1:4056 \
             for groups with RTP",
+    aliases: &[],
     flags: FLAGS,
     own_descriptor_tables: false,
     read,

@@ -113,6 +113,12 @@ fn errors_state_their_position() {
             "`viewers.bitrate > 1Mbps`",
         ),
         (
+            "viewers.loss > 1% and < 7%",
+            22,
+            "several comparisons",
+            "`viewers.loss < 7%`",
+        ),
+        (
             "viewers.loss < 7% and viewers.failed == 0 && a < 1",
             22,
             "several comparisons",

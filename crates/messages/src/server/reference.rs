@@ -21,6 +21,7 @@ use session::Session;
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
     about: "Messages over TCP, TLS or WebSockets: counts them, or also sends them back",
+    aliases: &[],
     flags: FLAGS,
     own_descriptor_tables: true,
     read,

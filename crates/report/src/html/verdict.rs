@@ -191,11 +191,11 @@ fn describe_threshold(threshold: &model::Threshold) -> String {
     let value = figure(threshold.unit, value);
     match threshold.unit {
         // Names of counters are no words for a sentence: `received`, `failed`, `stalls`.
-        Unit::Count => format!(
-            "`{}.{}` was {value}, but {demanded} required{by}.",
-            threshold.subject,
-            parsed.metric()
-        ),
+        Unit::Count => {
+            let written = threshold.threshold.split(['<', '>', '=', '!']).next();
+            let name = written.unwrap_or_default().trim();
+            format!("`{name}` was {value}, but {demanded} required{by}.")
+        }
         _ => format!(
             "{what} of {} was {value}, but {demanded} required{by}.",
             threshold.subject

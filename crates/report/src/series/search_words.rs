@@ -59,12 +59,16 @@ fn next_step(found: &CapacityResult) -> Option<&'static str> {
         return None;
     }
     match found.state {
-        SearchState::Budget | SearchState::Trials if found.largest_held.is_some() => {
-            Some("begin at a larger load (`from`), or allow more time (`budget`)")
+        SearchState::Budget if found.largest_held.is_some() => {
+            Some("a larger first load (`from`), or more time (`budget`)")
         }
-        SearchState::Budget | SearchState::Trials => Some("begin at a smaller load (`from`)"),
+        SearchState::Trials if found.largest_held.is_some() => Some("a larger first load (`from`)"),
+        SearchState::Budget | SearchState::Trials if found.smallest_failed.is_some() => {
+            Some("a smaller first load (`from`)")
+        }
+        SearchState::Budget | SearchState::Trials => None,
         SearchState::TesterLimit => Some("a faster machine, or several with runners"),
-        SearchState::AboveMax => Some("allow a larger load (`max`)"),
+        SearchState::AboveMax => Some("a larger `max`"),
         SearchState::BelowMin | SearchState::CutOff | SearchState::Found => None,
     }
 }

@@ -21,6 +21,7 @@ use session::{Record, Session};
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
     about: "RTMP: plays H.264 and optional AAC under any name, and relays published streams",
+    aliases: &[],
     flags: FLAGS,
     own_descriptor_tables: false,
     read,

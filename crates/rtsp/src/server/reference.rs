@@ -19,6 +19,7 @@ use session::{Record, Session};
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
     about: "RTSP, with H.264 and optional audio over UDP and TCP",
+    aliases: &[],
     flags: FLAGS,
     own_descriptor_tables: false,
     read,

@@ -24,6 +24,7 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
     about: "SRT: plays a transport stream, or messages, under any stream id, and relays what \
             clients publish",
+    aliases: &[],
     flags: FLAGS,
     own_descriptor_tables: false,
     read,

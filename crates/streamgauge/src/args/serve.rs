@@ -1,6 +1,6 @@
 //! The reference servers' flags, as their protocols declare them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, ValueParser};
@@ -26,11 +26,8 @@ impl Subcommand for Serve {
             let Some(server) = protocol.server else {
                 return command;
             };
-            // `serve whep` for a server of `whep+http` URLs.
-            let words = protocol.schemes.iter().map(|scheme| first_word(scheme));
-            let others: BTreeSet<&str> = words.filter(|word| *word != protocol.name).collect();
             let own = Command::new(protocol.name)
-                .aliases(others)
+                .aliases(server.aliases.iter().copied())
                 .about(server.about)
                 .args(server.flags.iter().map(argument));
             command.subcommand(own)
@@ -84,11 +81,6 @@ impl FromArgMatches for Serve {
         *self = Serve::from_arg_matches(matches)?;
         Ok(())
     }
-}
-
-/// First word of a scheme: `whep` of `whep+http`.
-fn first_word(scheme: &str) -> &str {
-    scheme.split_once('+').map_or(scheme, |(first, _)| first)
 }
 
 fn argument(flag: &'static Flag) -> Arg {

@@ -21,6 +21,7 @@ use session::{Record, Session};
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
     about: "WebRTC: plays H.264 or WHIP streams over WHEP; has rooms for clients of Janus",
+    aliases: &["whep", "whip", "janus"],
     flags: FLAGS,
     own_descriptor_tables: false,
     read,

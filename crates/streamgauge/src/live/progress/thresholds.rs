@@ -79,8 +79,8 @@ pub(super) fn threshold_lines(results: &[ThresholdResult], lines: usize) -> Vec<
     texts
 }
 
-/// Returns the number of thresholds that hold, and of those that have no data yet, as all of a search
-/// during the ramp of a trial.
+/// Returns the number of thresholds that hold, and of those that have no data yet. During the ramp
+/// of a trial, none has any.
 fn summary(results: &[ThresholdResult]) -> String {
     let number = |state| {
         let of_state = results.iter().filter(|result| State::of(result) == state);

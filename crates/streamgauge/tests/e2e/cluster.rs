@@ -78,6 +78,22 @@ pub(crate) fn summaries(report: &Report) -> Vec<Value> {
     runners.cloned().unwrap_or_default()
 }
 
+/// Number of seconds in the run file `many.run` of a run that goes on.
+pub(crate) fn seconds_so_far(folder: &Path) -> usize {
+    let shown = run(folder, ["report", "many.run", "--json", "-"]);
+    let report: Value = serde_json::from_str(&shown.stdout).unwrap_or_default();
+    report["windows"].as_array().map_or(0, Vec::len)
+}
+
+/// Waits until this number of clients of the run `many.run` is there. The connection that asks for a
+/// description of the media is not one of them; it has ended when the first second is over.
+pub(crate) fn wait_for_clients(folder: &Path, server: &Server, clients: usize) {
+    wait_for("all clients are there", PATIENCE, || {
+        let there = established(server.port) >= clients && seconds_so_far(folder) >= 1;
+        there.then_some(())
+    });
+}
+
 #[test]
 fn several_runners_count_what_the_server_sent() {
     if !have("nats-server") {
@@ -202,9 +218,7 @@ fn nats_that_is_killed_costs_no_figure() {
     let mut command = streamgauge(["run", "many.yaml", "--runners", "local:2"]);
     command.args(["--json", "many.json", "-o", "many.run"]);
     let coordinator = Process::start(command, folder.path());
-    wait_for("all clients are there", PATIENCE, || {
-        (established(server.port) >= 6).then_some(())
-    });
+    wait_for_clients(folder.path(), &server, 6);
     let nats = descendants(coordinator.id(), "nats-server");
     assert_eq!(nats.len(), 1);
     let killed = std::process::Command::new("kill")
@@ -230,9 +244,7 @@ fn interrupted_run_ends_its_clients_in_order() {
     let mut command = streamgauge(["run", "many.yaml", "--runners", "local:2"]);
     command.args(["--json", "many.json", "-o", "many.run"]);
     let coordinator = Process::start(command, folder.path());
-    wait_for("all clients are there", PATIENCE, || {
-        (established(server.port) >= 6).then_some(())
-    });
+    wait_for_clients(folder.path(), &server, 6);
     let runners = descendants(coordinator.id(), "runner");
     assert_eq!(runners.len(), 2);
     // As a terminal does it: but runners leave the signal to their coordinator.

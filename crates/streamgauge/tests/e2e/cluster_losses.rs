@@ -1,12 +1,13 @@
 //! Runs over several runners that lose a runner or their coordinator.
 
 use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::cluster::{FAULTY, PATIENCE, nats, runner, scenario, summaries};
+use crate::cluster::{
+    FAULTY, PATIENCE, nats, runner, scenario, seconds_so_far, summaries, wait_for_clients,
+};
 use crate::support::{
     Process, Report, Server, established, folder, free_port, have, run, streamgauge, wait_for,
 };
@@ -25,9 +26,7 @@ fn runner_that_is_ended_makes_the_run_invalid() {
     let mut command = streamgauge(["run", "many.yaml", "--runners", "1", "--at", &at]);
     command.args(["--json", "many.json", "-o", "many.run"]);
     let coordinator = Process::start(command, folder.path());
-    wait_for("all clients are there", PATIENCE, || {
-        (established(server.port) >= 3).then_some(())
-    });
+    wait_for_clients(folder.path(), &server, 3);
     one.signal("INT");
     coordinator.finish(PATIENCE).expect(110);
     one.finish(PATIENCE).expect(0);
@@ -111,13 +110,6 @@ fn run_that_loses_a_runner(more: &str, code: i32) -> Option<Report> {
     Some(report)
 }
 
-/// Number of seconds in the run file `many.run` of a run that goes on.
-fn seconds_so_far(folder: &Path) -> usize {
-    let shown = run(folder, ["report", "many.run", "--json", "-"]);
-    let report: Value = serde_json::from_str(&shown.stdout).unwrap_or_default();
-    report["windows"].as_array().map_or(0, Vec::len)
-}
-
 #[test]
 fn killed_runner_makes_the_run_invalid() {
     run_that_loses_a_runner("", 110);
@@ -163,9 +155,7 @@ fn runner_stops_its_clients_if_the_coordinator_is_killed() {
     let mut command = streamgauge(["run", "many.yaml", "--runners", "1", "--at", &at]);
     command.args(["-o", "many.run"]);
     let coordinator = Process::start(command, folder.path());
-    wait_for("all clients are there", PATIENCE, || {
-        (established(server.port) >= 4).then_some(())
-    });
+    wait_for_clients(folder.path(), &server, 4);
     coordinator.signal("KILL");
     wait_for("the clients have left", PATIENCE, || {
         (established(server.port) == 0).then_some(())

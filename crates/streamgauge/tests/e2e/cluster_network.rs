@@ -7,7 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::cluster::{FAULTY, PATIENCE, nats, nats_with, runner, scenario, summaries};
+use crate::cluster::{
+    FAULTY, PATIENCE, nats, nats_with, runner, scenario, summaries, wait_for_clients,
+};
 use crate::support::{
     Process, Report, Server, established, folder, have, run, streamgauge, wait_for,
 };
@@ -79,9 +81,7 @@ fn begin(folder: &Path, server: &Server, at: &str) -> Process {
     let mut command = streamgauge(["run", "many.yaml", "--runners", "2", "--at", at]);
     command.args(["--json", "many.json", "-o", "many.run"]);
     let coordinator = Process::start(command, folder);
-    wait_for("all clients are there", PATIENCE, || {
-        (established(server.port) >= 6).then_some(())
-    });
+    wait_for_clients(folder, server, 6);
     coordinator
 }
 

@@ -38,9 +38,9 @@ use crate::targets::Targets;
 /// Time limit for getting a file.
 const FILE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Maximum time after the agreed start at which a runner still begins. Delays of its clients count
-/// from their planned times, so a busy machine that begins late hides nothing.
-const LATE_BEGIN: Duration = Duration::from_secs(1);
+/// Maximum time after the agreed start at which a runner still begins, unless the scenario allows its
+/// event loops to be later than that.
+const LATE_BEGIN: Duration = Duration::from_millis(250);
 
 /// Silence of a coordinator after which a runner forgets a run that has not begun, or one whose
 /// reports the log does not take.
@@ -252,7 +252,8 @@ impl ActivePart {
             std::thread::sleep(Duration::from_nanos(left));
         }
         let late = monotonic_nanos().saturating_sub(at).max(0);
-        if late > i64::try_from(LATE_BEGIN.as_nanos()).unwrap_or(i64::MAX) {
+        let allowed = LATE_BEGIN.max(self.scenario.tester.health.lag_p99);
+        if late > i64::try_from(allowed.as_nanos()).unwrap_or(i64::MAX) {
             // The clients would not match the times of those of other runners.
             let text = format!(
                 "it could not begin in time: it was {:.0} ms late",

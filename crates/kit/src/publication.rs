@@ -19,7 +19,7 @@ const GONE: &str = "gone";
 pub enum Publication {
     /// The stream is published, with these kinds of media, if they are known.
     Live { audio: bool, video: bool },
-    /// The stream has ended, with the source of its stamps and its number of packets, if they are known.
+    /// The stream has ended, with the source of its stamps and its number of packets, if known.
     Gone { had: Option<(u64, u64)> },
 }
 

@@ -1,7 +1,7 @@
 //! The sources of a run: streams that the run itself sends to multicast groups, from before the
 //! server starts until all clients have ended.
 //!
-//! The implementation is that of `streamgauge send`, with a worker, pacer and clock of its own.
+//! This is the code of `streamgauge send`; the sources have a worker, pacer and clock of their own.
 //! Tester metrics that are counted while the sources send are part of the run: a source that is
 //! late, or whose datagrams the kernel refuses, makes the measurement invalid.
 

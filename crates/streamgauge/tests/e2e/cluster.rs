@@ -85,8 +85,8 @@ pub(crate) fn seconds_so_far(folder: &Path) -> usize {
     report["windows"].as_array().map_or(0, Vec::len)
 }
 
-/// Waits until this number of clients of the run `many.run` is there. The connection that asks for a
-/// description of the media is not one of them; it has ended when the first second is over.
+/// Waits until this many clients of the run `many.run` are connected. A connection of the
+/// coordinator, which asks for a description of the media, is closed before the first second ends.
 pub(crate) fn wait_for_clients(folder: &Path, server: &Server, clients: usize) {
     wait_for("all clients are there", PATIENCE, || {
         let there = established(server.port) >= clients && seconds_so_far(folder) >= 1;

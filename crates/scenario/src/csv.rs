@@ -148,7 +148,12 @@ fn read_field(text: &str, at: usize) -> Result<(Field, usize), (usize, &'static 
             value.push('"');
             end += 1;
         }
-        if !matches!(bytes.get(end), None | Some(b',' | b'\n' | b'\r')) {
+        // A carriage return belongs to the end of a line.
+        let ends = matches!(
+            &bytes[end..],
+            [] | [b',' | b'\n', ..] | [b'\r'] | [b'\r', b'\n', ..]
+        );
+        if !ends {
             return Err((end, "a quoted value ends at its quote"));
         }
     } else {
@@ -269,6 +274,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::error::ScenarioError;
 
     fn table(text: &str) -> Table {
         parse("t.csv", text).unwrap_or_else(|problem| panic!("{}", problem.message()))
@@ -300,6 +306,8 @@ mod tests {
             ("a,b\n1,2,3\n", (2, 3), "this row has 3 or more values"),
             ("a,\"b\n", (1, 3), "not closed"),
             ("a\n\"1\"2\n", (2, 4), "ends at its quote"),
+            ("a\n\"1\"\ré\n", (2, 4), "ends at its quote"),
+            ("\"a\"é\n1\n", (1, 4), "ends at its quote"),
             ("a,b c\n1,2\n", (1, 3), "cannot be the name"),
             ("a,a\n1,2\n", (1, 3), "two columns `a`"),
             ("server\n1\n", (1, 1), "address of the server"),
@@ -310,13 +318,18 @@ mod tests {
             assert!(problem.message().contains(message), "{}", problem.message());
             let origin = problem.origin().expect("it has a position");
             assert!(!origin.source.text.contains("secret"), "{text}");
+            assert!(ScenarioError::from(problem).to_string().contains(message));
         }
     }
 
     proptest! {
         #[test]
         fn any_text_is_a_table_or_a_mistake(text in "[ab{}\",\r\n é]{0,60}") {
-            if let Ok(table) = parse("t.csv", &text) {
+            let parsed = parse("t.csv", &text);
+            if let Err(problem) = &parsed {
+                prop_assert!(!ScenarioError::from(problem.clone()).to_string().is_empty());
+            }
+            if let Ok(table) = parsed {
                 for row in 0..table.row_count() {
                     let template = format!("{{{}}}", table.columns()[0]);
                     let filled = table.fill_url(row, &template);

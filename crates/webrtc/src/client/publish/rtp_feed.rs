@@ -1,8 +1,6 @@
 //! Plain RTP that a client sends to a server, at ports that the signalling has named. Each stream
 //! has its own port, and a second one for RTCP.
 
-use std::time::Duration;
-
 use bytes::BytesMut;
 use measure::Time;
 
@@ -13,6 +11,7 @@ use crate::failure::Failure;
 use crate::metrics as m;
 use crate::signalling::{FeedPorts, FeedStream};
 use kit::connect_failure::ConnectFailure;
+use kit::media::rtp::header::Header;
 use session::{ChannelError, ChannelId, Context, Datagram, FlowId, Open, Output, ReadTiming};
 
 /// Streams that are fed, and their sockets.
@@ -65,16 +64,16 @@ impl RtpFeed {
         all.find(|sockets| sockets.media == channel || sockets.control == Some(channel))
     }
 
-    /// Sends a report for each stream, if they are enabled, and a goodbye if `goodbye` is true.
-    fn report(&mut self, cx: &mut Context<'_>, client: (Option<Duration>, &str), goodbye: bool) {
-        let (wall_clock, name) = client;
-        let sender = (cx.now, wall_clock, name);
-        let reports = self
-            .outgoing_media
-            .rtcp_compounds(cx.flows, sender, goodbye);
-        for (report, sockets) in reports.iter().zip(&self.sockets) {
+    /// Tells the server where to request key frames: it sends requests to the source of the last
+    /// packet at its port for RTCP, and a header of RTP suffices. No reports are sent. Janus would
+    /// remove them (`janus_rtcp_filter`), and they can stop it for ever: to relay RTCP, it locks the
+    /// mount point and then the handle of each viewer; its Admin API locks a handle and then the
+    /// mount point.
+    fn name_source(&self, cx: &mut Context<'_>) {
+        for (stream, sockets) in self.outgoing_media.streams.iter().zip(&self.sockets) {
             if let Some(channel) = sockets.control.filter(|_| sockets.control_is_open) {
-                cx.transmit(channel, None, |out| out.extend_from_slice(report));
+                let header = Header::new(0, 0, 0, stream.ssrc).to_bytes();
+                cx.transmit(channel, None, |out| out.extend_from_slice(&header));
             }
         }
     }
@@ -172,14 +171,8 @@ impl Client {
         // The mount point exists, so its viewers receive media from now on.
         self.published = true;
         self.announce_published(cx, true);
-        self.report_feed(cx, false);
-    }
-
-    fn report_feed(&mut self, cx: &mut Context<'_>, goodbye: bool) {
-        let wall_clock = self.wall_clock.unwrap_or_default();
-        let wall_clock = self.config.sender_reports.then_some(wall_clock);
-        if let Some(feed) = &mut self.feed {
-            feed.report(cx, (wall_clock, &self.cname), goodbye);
+        if let Some(feed) = &self.feed {
+            feed.name_source(cx);
         }
     }
 
@@ -187,7 +180,7 @@ impl Client {
     pub(in crate::client) fn handle_feed_due(&mut self, cx: &mut Context<'_>) {
         let Some(feed) = &mut self.feed else { return };
         if feed.outgoing_media.count_if_due(cx) {
-            self.report_feed(cx, false);
+            feed.name_source(cx);
         }
     }
 
@@ -247,12 +240,11 @@ impl Client {
         self.fail(cx, Failure::NotSent, detail);
     }
 
-    /// Stops feeding, says goodbye, and adds the figures to the recorder.
+    /// Stops feeding, and adds the figures to the recorder.
     pub(in crate::client) fn end_feeding(&mut self, cx: &mut Context<'_>) {
         let Some(feed) = &mut self.feed else { return };
         feed.outgoing_media.stop(cx);
         feed.outgoing_media.count(cx.flows, cx.recorder);
-        self.report_feed(cx, true);
         let Some(feed) = self.feed.take() else { return };
         for stream in feed.outgoing_media.streams {
             cx.flows.remove(stream.flow);
@@ -278,12 +270,9 @@ mod tests {
     use kit::media::source::{MediaSource, SourceConfig};
     use session::{Flows, Outbox, Sinks};
 
-    /// Returns the number of reports that are sent at the start and at the end of a feed.
-    fn reports(sender_reports: bool) -> [usize; 2] {
-        let config = ClientConfig {
-            sender_reports,
-            ..ClientConfig::default()
-        };
+    /// Runs `steps` with a client that feeds one stream, and returns what it transmits.
+    fn transmitted(steps: &mut dyn FnMut(&mut Client, &mut Context<'_>)) -> Vec<Vec<u8>> {
+        let config = ClientConfig::default();
         let url = "janus+ws://10.0.0.1/streaming/5";
         let certificate = Arc::new(Certificate::generate(1));
         let source = crate::config::with_limited_mtu(&SourceConfig::default());
@@ -305,30 +294,44 @@ mod tests {
         }));
         let mut recorder = Recorder::new(crate::PROTOCOL.catalogue);
         let (mut sinks, mut flows) = (Sinks::default(), Flows::default());
-        let mut run = |run: &mut dyn FnMut(&mut Client, &mut Context<'_>)| {
-            let (mut out, mut outbox) = (VecDeque::new(), Outbox::default());
-            let mut cx = Context {
-                now: Time::from_nanos(1_000_000_000),
-                recorder: &mut recorder,
-                sinks: &mut sinks,
-                flows: &mut flows,
-                out: &mut out,
-                outbox: &mut outbox,
-            };
-            run(&mut client, &mut cx);
-            let sent = out.iter().filter(|own| matches!(own, Output::Transmit(_)));
-            sent.count()
+        let (mut out, mut outbox) = (VecDeque::new(), Outbox::default());
+        let mut cx = Context {
+            now: Time::from_nanos(1_000_000_000),
+            recorder: &mut recorder,
+            sinks: &mut sinks,
+            flows: &mut flows,
+            out: &mut out,
+            outbox: &mut outbox,
         };
-        [
-            run(&mut |client, cx| client.begin_feeding(cx)),
-            run(&mut |client, cx| client.report_feed(cx, true)),
-        ]
+        steps(&mut client, &mut cx);
+        let sent = out.iter().filter_map(|output| match output {
+            Output::Transmit(sent) => Some(outbox.bytes(sent).chunks(sent.segment_size)),
+            _ => None,
+        });
+        sent.flatten().map(<[u8]>::to_vec).collect()
     }
 
+    /// RTCP can stop Janus, so a feed only sends headers of RTP to its port.
     #[test]
-    fn feed_sends_reports_unless_disabled() {
-        assert_eq!(reports(true), [1, 1]);
-        // A goodbye is sent in either case.
-        assert_eq!(reports(false), [0, 1]);
+    fn feed_names_its_source_without_rtcp() {
+        let mut seconds = 0;
+        let sent = transmitted(&mut |client, cx| {
+            client.begin_feeding(cx);
+            while seconds < 2 {
+                cx.now = client
+                    .feed
+                    .as_ref()
+                    .and_then(|feed| feed.deadline())
+                    .expect("it feeds");
+                seconds = (cx.now.since_start().as_nanos() / 1_000_000_000) as u64;
+                client.handle_feed_due(cx);
+            }
+            client.end_feeding(cx);
+        });
+        assert!(sent.len() >= 2, "once a second: {sent:?}");
+        for packet in sent {
+            let header = Header::parse(&packet, packet.len()).expect("it is RTP");
+            assert_eq!((header.payload_type, packet.len()), (0, 12));
+        }
     }
 }

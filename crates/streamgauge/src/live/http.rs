@@ -5,10 +5,14 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use kit::http1::{FieldRules, HeadReader, Headers, RequestLine, TooLong, lines, start_line};
+
 /// Time limit of a request.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum length of the head of a request, in bytes.
 const HEAD_MAX: usize = 8 << 10;
+/// Maximum number of fields of a request.
+const FIELDS_MAX: usize = 64;
 
 /// The head of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,52 +33,38 @@ pub(crate) fn read_request_head(
     within: Duration,
 ) -> io::Result<Option<Head>> {
     let deadline = Instant::now() + within;
-    let mut bytes = Vec::new();
+    let mut reader = HeadReader::new(HEAD_MAX);
     loop {
-        match parse(&bytes) {
-            Parsed::Head(head) => return Ok(Some(head)),
-            Parsed::Partial if bytes.len() < HEAD_MAX => {}
-            _ => return Ok(None),
-        }
         stream.set_read_timeout(Some(remaining(deadline)?))?;
         let mut buffer = [0; 1024];
-        match stream.read(&mut buffer)? {
+        let mut bytes = match stream.read(&mut buffer)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => bytes.extend_from_slice(&buffer[..count]),
+            count => &buffer[..count],
+        };
+        match reader.read(&mut bytes) {
+            Ok(Some(head)) => return Ok(parse(&head)),
+            Ok(None) => {}
+            Err(TooLong) => return Ok(None),
         }
     }
 }
 
-enum Parsed {
-    Head(Head),
-    Partial,
-    Malformed,
-}
-
-fn parse(bytes: &[u8]) -> Parsed {
-    let mut fields = [httparse::EMPTY_HEADER; 64];
-    let mut request = httparse::Request::new(&mut fields);
-    match request.parse(bytes) {
-        Ok(httparse::Status::Complete(_)) => {}
-        Ok(httparse::Status::Partial) => return Parsed::Partial,
-        Err(_) => return Parsed::Malformed,
-    }
-    let target = request.path.unwrap_or_default();
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let field = |name: &str| {
-        let mut fields = request.headers.iter();
-        let field = fields.find(|field| field.name.eq_ignore_ascii_case(name))?;
-        std::str::from_utf8(field.value).ok()
-    };
-    let bearer = field("authorization").and_then(|value| {
+fn parse(head: &[u8]) -> Option<Head> {
+    let request = RequestLine::parse(start_line(head))?;
+    let (path, query) = request
+        .target
+        .split_once('?')
+        .unwrap_or((request.target, ""));
+    let fields = Headers::parse(lines(head).skip(1), FieldRules::Strict, FIELDS_MAX).ok()?;
+    let bearer = fields.get("authorization").and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
-    Parsed::Head(Head {
-        method: request.method.unwrap_or_default().to_owned(),
+    Some(Head {
+        method: request.method.to_owned(),
         path: path.to_owned(),
         query: query.to_owned(),
-        host: field("host").map(str::to_owned),
+        host: fields.get("host").map(str::to_owned),
         bearer: bearer.map(str::to_owned),
     })
 }
@@ -129,20 +119,16 @@ mod tests {
 
     #[test]
     fn heads_of_requests_are_parsed() {
-        let Parsed::Head(head) = parse(b"GET /events?token=x HTTP/1.1\r\nHOST: a:1\r\n\r\n") else {
-            panic!("it is whole");
-        };
+        let head = parse(b"GET /events?token=x HTTP/1.1\r\nHOST: a:1").expect("it is a head");
         let wanted = ["GET", "/events", "token=x"].map(str::to_owned);
         assert_eq!([head.method, head.path, head.query], wanted);
         assert_eq!(head.host.as_deref(), Some("a:1"));
         assert_eq!(head.bearer, None);
-        let Parsed::Head(head) = parse(b"GET / HTTP/1.1\r\nAuthorization: bearer ab\r\n\r\n")
-        else {
-            panic!("it is whole");
-        };
+        let head = parse(b"GET / HTTP/1.1\r\nAuthorization: bearer ab").expect("it is a head");
         assert_eq!(head.bearer.as_deref(), Some("ab"));
-        assert!(matches!(parse(b"GET / HT"), Parsed::Partial));
-        assert!(matches!(parse(b"\x01\r\n\r\n"), Parsed::Malformed));
+        for malformed in [&b"\x01"[..], b"GET / HT", b"GET / HTTP/1.1\r\nno field"] {
+            assert_eq!(parse(malformed), None);
+        }
     }
 
     /// A browser that reads a little now and then is disconnected in time and delays nobody else.

@@ -9,9 +9,9 @@ use serde_json::Value;
 /// Clients against one reference server with deliberate faults.
 #[derive(Debug)]
 pub struct Trial {
-    /// Flags of the server, apart from its address and its report. `{length}` stands for the length
-    /// of the media.
-    pub server: &'static [&'static str],
+    /// Flags of the server, separated by spaces, apart from its address and its report. `{length}`
+    /// stands for the length of the media.
+    pub server: &'static str,
     /// Emulated link between clients and server. `None` means the loopback interface. Trials
     /// without a link run together.
     pub link: Option<TrialLink>,

@@ -3,14 +3,17 @@
 
 #![deny(missing_docs)]
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::net::SocketAddr;
-use std::str::FromStr;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches as _, value_parser};
+use measure::units::BitRate;
 use measure::{Catalogue, Time, Window};
+use mediagen::frame_rate::FrameRate;
 
+use crate::media::source::SourceConfig;
 use session::{Endpoint, Interface, Record, Session};
 
 /// A reference server as its protocol declares it.
@@ -22,14 +25,31 @@ pub struct ReferenceServer {
     pub about: &'static str,
     /// Other names that `serve` accepts for it, such as that of a signalling.
     pub aliases: &'static [&'static str],
-    /// Flags in the order of `--help`.
-    pub flags: &'static [Flag],
+    /// The port, as `--help` describes it.
+    pub port: Port,
+    /// `true` if connections can use TLS.
+    pub tls: bool,
+    /// Default of `--max-sessions`.
+    pub max_sessions: &'static str,
+    /// Help of `--report`.
+    pub report: &'static str,
+    /// Flags besides those that every server has.
+    pub flags: OwnFlags,
     /// `true` if each serving worker has a file descriptor table of its own.
     pub own_descriptor_tables: bool,
-    /// Reads the flags. The error names the invalid one.
-    pub read: fn(&Flags) -> Result<Box<dyn ServerSettings>, String>,
     /// Demonstration by `demo`; `None` if there is none.
     pub demo: Option<Demo>,
+}
+
+/// The flag `--port` of a server.
+#[derive(Debug)]
+pub struct Port {
+    /// Help text.
+    pub help: &'static str,
+    /// Default.
+    pub default: &'static str,
+    /// `true` if the server may listen on several ports at each address.
+    pub many: bool,
 }
 
 /// A demonstration: clients that play from a reference server on the same machine.
@@ -43,239 +63,196 @@ pub struct Demo {
     pub bitrate: &'static str,
 }
 
-/// Names of flags that the command reads itself, if a server declares them: addresses, certificates
-/// and the report.
-pub mod common {
-    /// Addresses to listen on.
-    pub const LISTEN: &str = "listen";
-    /// Ports at each of the addresses.
-    pub const PORT: &str = "port";
-    /// File of certificates.
-    pub const TLS_CERT: &str = "tls-cert";
-    /// File of the private key of the certificates.
-    pub const TLS_KEY: &str = "tls-key";
-    /// File of the report.
-    pub const REPORT: &str = "report";
-    /// Sends each datagram with a system call of its own.
-    pub const NO_GSO: &str = "no-gso";
-    /// Maximum number of sessions at each address.
-    pub const MAX_SESSIONS: &str = "max-sessions";
-    /// Help of [`MAX_SESSIONS`].
-    pub const MAX_SESSIONS_HELP: &str =
-        "Maximum number of connections at each address; further ones are refused";
-}
-
-/// A flag of a reference server.
-#[derive(Debug)]
-pub struct Flag {
-    /// Name without dashes.
-    pub name: &'static str,
-    /// Help text.
-    pub help: &'static str,
-    /// Heading in `--help`.
-    pub section: Section,
-    /// Type of the value.
-    pub value: FlagValue,
-    /// Value if the flag is absent.
-    pub default: Option<&'static str>,
-    /// Value if the flag is given without one.
-    pub bare_value: Option<&'static str>,
-    /// Number of times that the flag may be given.
-    pub occurrence: Occurrence,
-    /// Flags that must be given with it.
-    pub requires: &'static [&'static str],
-    /// Flags that must not be given with it.
-    pub conflicts: &'static [&'static str],
-}
-
-/// A heading in `--help`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Section {
+/// Headings of flags in `--help`.
+pub mod heading {
     /// Addresses, ports and certificates.
-    Listening,
+    pub const LISTENING: &str = "Listening";
     /// Media that the server sends.
-    Media,
-    /// Service to the clients.
-    Service,
+    pub const MEDIA: &str = "Media";
+    /// Behaviour of the server towards its clients.
+    pub const SERVICE: &str = "Service";
     /// Deliberate faults.
-    Faults,
+    pub const FAULTS: &str = "Faults";
     /// Reports.
-    Output,
+    pub const OUTPUT: &str = "Output";
 }
 
-/// Number of times that a flag may be given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Occurrence {
-    /// Once.
-    Once,
-    /// Any number of times.
-    Any,
-    /// Any number of times, each with one value or several separated by commas.
-    Listed,
+/// Settings of a server, or the reason why its flags are invalid.
+pub type SettingsResult = Result<Box<dyn ServerSettings>, String>;
+
+/// Flags of one server besides the common ones.
+pub trait ServerFlags: Args {
+    /// Makes the server's settings. `seed` is the value of `--seed`.
+    ///
+    /// # Errors
+    /// If flags contradict each other or a fault is unknown; the text names the flag.
+    fn settings(self, seed: u64) -> SettingsResult;
 }
 
-/// Type of a flag's value.
+/// Functions that declare and read the flags of one server.
 #[derive(Clone, Copy, Debug)]
-pub enum FlagValue {
-    /// No value: the flag is present or absent.
-    Nothing,
-    /// Path of a file.
-    File,
-    /// One of the listed values, each with its help. The first text is the placeholder in `--help`.
-    OneOf(&'static str, &'static [(&'static str, &'static str)]),
-    /// A whole number between two bounds, both included.
-    Number(&'static str, u64, u64),
-    /// A text that the function accepts; its error says what is wrong. See [`check_parse`].
-    Text(&'static str, fn(&str) -> Result<(), String>),
+pub struct OwnFlags {
+    augment: fn(Command) -> Command,
+    read: fn(&ArgMatches, u64) -> SettingsResult,
 }
 
-impl FlagValue {
-    /// Any text.
-    pub const fn any(name: &'static str) -> FlagValue {
-        FlagValue::Text(name, |_| Ok(()))
-    }
-}
-
-/// Checks that `text` parses as `T`.
-///
-/// # Errors
-/// The error of the parser.
-pub fn check_parse<T: FromStr<Err: ToString>>(text: &str) -> Result<(), String> {
-    text.parse::<T>()
-        .map(|_| ())
-        .map_err(|error| error.to_string())
-}
-
-impl Flag {
-    /// A flag that may be given once, without requirements or conflicts.
-    pub const fn new(
-        section: Section,
-        name: &'static str,
-        takes: FlagValue,
-        help: &'static str,
-    ) -> Flag {
-        Flag {
-            name,
-            help,
-            section,
-            value: takes,
-            default: None,
-            bare_value: None,
-            occurrence: Occurrence::Once,
-            requires: &[],
-            conflicts: &[],
-        }
-    }
-
-    /// Sets the value of an absent flag.
-    pub const fn default(self, value: &'static str) -> Flag {
-        Flag {
-            default: Some(value),
-            ..self
-        }
-    }
-
-    /// Sets the value of a flag that is given without one.
-    pub const fn bare(self, value: &'static str) -> Flag {
-        Flag {
-            bare_value: Some(value),
-            ..self
-        }
-    }
-
-    /// Sets the number of times that the flag may be given.
-    pub const fn times(self, times: Occurrence) -> Flag {
-        Flag {
-            occurrence: times,
-            ..self
-        }
-    }
-
-    /// Sets the flags that must be given with this one.
-    pub const fn requires(self, others: &'static [&'static str]) -> Flag {
-        Flag {
-            requires: others,
-            ..self
-        }
-    }
-
-    /// Sets the flags that must not be given with this one.
-    pub const fn conflicts(self, others: &'static [&'static str]) -> Flag {
-        Flag {
-            conflicts: others,
-            ..self
+impl OwnFlags {
+    /// Flags of the type `F`.
+    pub const fn of<F: ServerFlags>() -> OwnFlags {
+        OwnFlags {
+            augment: F::augment_args,
+            read: |matches, seed| {
+                let flags = F::from_arg_matches(matches).map_err(|error| error.to_string())?;
+                flags.settings(seed)
+            },
         }
     }
 }
 
-/// Values of a server's flags, validated against their declarations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Flags(BTreeMap<&'static str, Vec<String>>);
+/// Addresses to listen on.
+#[derive(Debug, Args)]
+struct ListenFlags {
+    /// Addresses to listen on
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1",
+        value_delimiter = ','
+    )]
+    #[arg(help_heading = heading::LISTENING)]
+    listen: Vec<IpAddr>,
+    #[arg(long, value_name = "PORT", value_delimiter = ',', help_heading = heading::LISTENING)]
+    port: Vec<u16>,
+}
 
-impl Flags {
-    /// The defaults of the declared flags.
-    pub fn defaults(declared: &[Flag]) -> Flags {
-        let defaults = declared
-            .iter()
-            .filter_map(|flag| Some((flag.name, vec![flag.default?.to_owned()])));
-        Flags(defaults.collect())
+#[derive(Debug, Args)]
+struct TlsFlags {
+    /// Use TLS on all connections, with the certificate chain in this file (PEM), the server's own
+    /// first
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = heading::LISTENING)]
+    tls_cert: Option<PathBuf>,
+    /// Private key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = heading::LISTENING)]
+    tls_key: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct RunFlags {
+    /// Seed of everything random
+    #[arg(long, value_name = "SEED", default_value_t = 1, help_heading = heading::FAULTS)]
+    seed: u64,
+    /// Maximum number of connections at each address; further ones are refused
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u32).range(1..=1_000_000))]
+    #[arg(help_heading = heading::SERVICE)]
+    max_sessions: u32,
+    #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
+    report: Option<PathBuf>,
+}
+
+/// Flags of generated video.
+#[derive(Debug, Args)]
+pub struct VideoFlags {
+    /// Bit rate of the video
+    #[arg(long, value_name = "RATE", default_value = "1Mbps", help_heading = heading::MEDIA)]
+    pub bitrate: BitRate,
+    /// Frame rate of the video, such as 25 or 30000/1001
+    #[arg(long, value_name = "NUMBER", default_value = "25", help_heading = heading::MEDIA)]
+    pub fps: FrameRate,
+    /// Frames from one key frame to the next [default: those of two seconds]
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u32).range(1..=10_000))]
+    #[arg(help_heading = heading::MEDIA)]
+    pub gop: Option<u32>,
+}
+
+impl VideoFlags {
+    /// The media, with generated audio if `audio` is true.
+    pub fn source(self, audio: bool) -> SourceConfig {
+        SourceConfig {
+            bitrate: Some(self.bitrate),
+            frame_rate: Some(self.fps),
+            gop: self.gop,
+            audio: Some(audio),
+            ..SourceConfig::default()
+        }
+    }
+}
+
+/// A server as its flags describe it.
+#[derive(Debug)]
+pub struct Configured {
+    /// Addresses to listen on.
+    pub listen: Vec<SocketAddr>,
+    /// Files of the certificates and of their private key.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Maximum number of sessions at each address.
+    pub max_sessions: usize,
+    /// File of the report.
+    pub report: Option<PathBuf>,
+    /// Settings of the server itself.
+    pub settings: Box<dyn ServerSettings>,
+}
+
+impl ReferenceServer {
+    /// Adds the flags of the server to its command.
+    pub fn add_flags(&self, command: Command) -> Command {
+        let mut command = ListenFlags::augment_args(command);
+        if self.tls {
+            command = TlsFlags::augment_args(command);
+        }
+        command = RunFlags::augment_args((self.flags.augment)(command));
+        let action = if self.port.many {
+            ArgAction::Append
+        } else {
+            ArgAction::Set
+        };
+        let port = |port: Arg| {
+            port.help(self.port.help)
+                .default_value(self.port.default)
+                .action(action)
+        };
+        command
+            .about(self.about)
+            .mut_arg("port", port)
+            .mut_arg("max_sessions", |most| {
+                most.required(false).default_value(self.max_sessions)
+            })
+            .mut_arg("report", |report| report.help(self.report))
     }
 
-    /// Sets the values of a flag, which must be valid by its declaration. A flag without a value is
-    /// set with an empty text.
-    pub fn set(mut self, name: &'static str, values: Vec<String>) -> Flags {
-        self.0.insert(name, values);
-        self
-    }
-
-    /// Returns `true` if a flag was given or has a default.
-    pub fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
-    }
-
-    /// All values of a flag as text.
-    pub fn all(&self, name: &str) -> &[String] {
-        self.0.get(name).map_or(&[], Vec::as_slice)
-    }
-
-    /// Value of a flag as text. The last one counts.
-    pub fn text(&self, name: &str) -> Option<&str> {
-        self.all(name).last().map(String::as_str)
-    }
-
-    /// Value of a flag; `None` if it is absent.
+    /// Reads the flags of a command to which [`ReferenceServer::add_flags`] has added them.
     ///
-    /// # Panics
-    /// If the declaration accepts a value that is not a `T`.
-    pub fn get<T: FromStr>(&self, name: &str) -> Option<T> {
-        self.text(name).map(|text| read(name, text))
+    /// # Errors
+    /// If flags contradict each other or a fault is unknown; the text names the flag.
+    pub fn read(&self, matches: &ArgMatches) -> Result<Configured, String> {
+        let text = |error: clap::Error| error.to_string();
+        let ListenFlags { listen, port } = ListenFlags::from_arg_matches(matches).map_err(text)?;
+        let run = RunFlags::from_arg_matches(matches).map_err(text)?;
+        let tls = match self.tls {
+            true => {
+                let files = TlsFlags::from_arg_matches(matches).map_err(text)?;
+                files.tls_cert.zip(files.tls_key)
+            }
+            false => None,
+        };
+        let at = |&address: &IpAddr| port.iter().map(move |&port| (address, port).into());
+        Ok(Configured {
+            listen: listen.iter().flat_map(at).collect(),
+            tls,
+            max_sessions: run.max_sessions as usize,
+            report: run.report,
+            settings: (self.flags.read)(matches, run.seed)?,
+        })
     }
 
-    /// Value of a flag that has a default.
+    /// Reads flags as they are written in a command line.
     ///
-    /// # Panics
-    /// If the declaration has no default, or accepts a value that is not a `T`.
-    pub fn value<T: FromStr>(&self, name: &str) -> T {
-        match self.get(name) {
-            Some(value) => value,
-            None => panic!("--{name} must have a default"),
-        }
-    }
-
-    /// All values of a flag.
-    ///
-    /// # Panics
-    /// If the declaration accepts a value that is not a `T`.
-    pub fn values<T: FromStr>(&self, name: &str) -> Vec<T> {
-        let all = self.all(name).iter();
-        all.map(|text| read(name, text)).collect()
-    }
-}
-
-fn read<T: FromStr>(name: &str, text: &str) -> T {
-    match text.parse() {
-        Ok(value) => value,
-        Err(_) => panic!("the declaration of --{name} accepted the invalid value `{text}`"),
+    /// # Errors
+    /// If a flag is unknown or has an invalid value, and those of [`ReferenceServer::read`].
+    pub fn parse<W: AsRef<str>>(&self, words: &[W]) -> Result<Configured, String> {
+        let command = self.add_flags(Command::new("serve").no_binary_name(true));
+        let words = words.iter().map(AsRef::as_ref);
+        let matches = command.try_get_matches_from(words);
+        self.read(&matches.map_err(|error| error.to_string())?)
     }
 }
 
@@ -336,6 +313,12 @@ pub trait RunningServer: Debug + Send + Sync {
         self.endpoint(0).is_none()
     }
 
+    /// Returns `true` if each datagram is to be sent with a system call of its own, without
+    /// segmentation by the kernel (GSO). Default: `false`.
+    fn sends_singly(&self) -> bool {
+        false
+    }
+
     /// Makes the counter of the sessions' work. `clock_monotonic_nanos` is the value of
     /// CLOCK_MONOTONIC at the start of the server's clock.
     fn tally(&self, clock_monotonic_nanos: i64) -> Box<dyn Tally>;
@@ -377,16 +360,4 @@ pub trait Tally: Debug {
 /// Serializes a line of a report.
 pub fn to_line(of: &impl serde::Serialize) -> String {
     serde_json::to_string(of).expect("reports are plain data with texts as keys")
-}
-
-/// Returns the item named `value`.
-///
-/// # Errors
-/// If there is none of that name; the text lists the names.
-pub fn find_by_name<T: Copy>(all: &[(&str, T)], value: &str) -> Result<T, String> {
-    let found = all.iter().find(|(name, _)| *name == value);
-    found.map(|(_, fault)| *fault).ok_or_else(|| {
-        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-        format!("must be one of {}", names.join(", "))
-    })
 }

@@ -11,7 +11,9 @@ use mediagen::steps;
 pub const DELIMITER_BYTES_MAX: usize = 16;
 
 /// Byte order of a number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Most significant byte first (network byte order).

@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use measure::units::{Ratio, TimeSpan};
 use measure::{Catalogue, Recorder, Time};
 
 use super::failure::{Failure, count_ping};
 use super::framing::{Framing, MessageReader, ReadLimits, Received};
 use super::metrics::{self as m, SERVED};
+use kit::faults::{FaultSet, share, time};
 use kit::metrics::CLIENTS;
 use kit::websocket::{self as ws, ServerHandshake};
 use session::exchange::{Exchange, ExchangeContext, ExchangeEnd, NextStep};
@@ -27,7 +27,7 @@ const PARSED_BYTES_MAX: usize = 64 * 1024;
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
 /// Treatment of messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
     /// Messages are counted.
     Sink,
@@ -51,49 +51,27 @@ pub struct MessageFaults {
     pub deaf: bool,
 }
 
-/// All faults as they are written.
-const KNOWN_FAULTS: [&str; 5] = ["delay=5ms", "drop=1%", "wrong=1%", "close=1%", "deaf"];
+impl FaultSet for MessageFaults {
+    fn known() -> Vec<&'static str> {
+        vec!["delay=5ms", "drop=1%", "wrong=1%", "close=1%", "deaf"]
+    }
 
-impl MessageFaults {
-    /// Adds a fault, written as after `--fault`. It replaces an earlier fault of the same name.
-    ///
-    /// # Errors
-    /// The text gives the reason, and the known faults.
-    pub fn add(&mut self, text: &str) -> Result<(), String> {
-        let (name, value) = text.split_once('=').unwrap_or((text, ""));
-        let (name, value) = (name.trim(), value.trim());
-        let share = || {
-            value
-                .parse::<Ratio>()
-                .map(|share| share.0)
-                .map_err(|error| error.to_string())
-        };
-        let result = match name {
-            "delay" => value
-                .parse::<TimeSpan>()
-                .map(|span| self.delay = span.0)
-                .map_err(|error| error.to_string()),
-            "drop" => share().map(|share| self.drop = share),
-            "wrong" => share().map(|share| self.wrong = share),
-            "close" => share().map(|share| self.close = share),
+    fn set(&mut self, name: &str, value: &str) -> Option<Result<(), String>> {
+        Some(match name {
+            "delay" => time(value).map(|delay| self.delay = delay),
+            "drop" => share(value).map(|share| self.drop = share),
+            "wrong" => share(value).map(|share| self.wrong = share),
+            "close" => share(value).map(|share| self.close = share),
             "deaf" if value.is_empty() => {
                 self.deaf = true;
                 Ok(())
             }
-            _ => {
-                let known: Vec<String> = KNOWN_FAULTS
-                    .iter()
-                    .map(|known| format!("`{known}`"))
-                    .collect();
-                Err(format!(
-                    "unknown fault; known faults are {}",
-                    known.join(", ")
-                ))
-            }
-        };
-        result.map_err(|error| format!("fault `{text}`: {error}"))
+            _ => return None,
+        })
     }
+}
 
+impl MessageFaults {
     /// Returns true if each message must be parsed.
     fn need_parsing(&self) -> bool {
         !self.delay.is_zero() || self.drop > 0.0 || self.wrong > 0.0 || self.close > 0.0
@@ -472,7 +450,7 @@ mod tests {
     #[test]
     fn faults_are_read_as_they_are_written() {
         let mut faults = MessageFaults::default();
-        for known in KNOWN_FAULTS {
+        for known in MessageFaults::known() {
             faults.add(known).expect("it is known");
         }
         let expected = MessageFaults {

@@ -1,8 +1,9 @@
 //! The reference server of `serve proof`: its flags and its report.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use clap::value_parser;
 use measure::Catalogue;
 use measure::human::{count, plural};
 use measure::units::TimeSpan;
@@ -12,9 +13,10 @@ use super::config::ServerConfig;
 use super::endpoint::Endpoint;
 use super::metrics::CATALOGUE;
 use super::sender::Sent;
+use kit::reference::heading::{FAULTS, MEDIA};
 use kit::reference::{
-    Flag, FlagValue, Flags, Occurrence, ReferenceServer, RunningServer, Second, Section,
-    ServerSettings, Tally, check_parse, common, to_line,
+    OwnFlags, Port, ReferenceServer, RunningServer, Second, ServerFlags, ServerSettings,
+    SettingsResult, Tally, to_line,
 };
 use session::Record;
 
@@ -22,81 +24,49 @@ pub(super) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
     about: "Numbered media over UDP with retransmission on request",
     aliases: &[],
-    flags: FLAGS,
+    port: Port {
+        help: "UDP port to listen on; 0 for a free one",
+        default: "7777",
+        many: false,
+    },
+    tls: false,
+    max_sessions: "1000000",
+    report: "Write one line of JSON for each client to this file",
+    flags: OwnFlags::of::<ProofFlags>(),
     own_descriptor_tables: false,
-    read,
     demo: None,
 };
 
-const FLAGS: &[Flag] = {
-    use Section::{Faults, Listening, Media, Output};
-    &[
-        Flag::new(
-            Listening,
-            common::LISTEN,
-            FlagValue::Text("ADDRESS", check_parse::<IpAddr>),
-            "Addresses to listen on",
-        )
-        .default("127.0.0.1")
-        .times(Occurrence::Listed),
-        Flag::new(
-            Listening,
-            common::PORT,
-            FlagValue::Number("PORT", 0, 65_535),
-            "UDP port to listen on; 0 for a free one",
-        )
-        .default("7777"),
-        Flag::new(
-            Media,
-            "packets",
-            FlagValue::Number("NUMBER", 1, 1_000_000_000),
-            "Number of packets for each client",
-        )
-        .default("1000"),
-        Flag::new(
-            Media,
-            "every",
-            FlagValue::Text("TIME", check_parse::<TimeSpan>),
-            "Interval between packets",
-        )
-        .default("5ms"),
-        Flag::new(
-            Media,
-            "size",
-            FlagValue::Number("BYTES", 1, 1400),
-            "Payload of each packet in bytes",
-        )
-        .default("1000"),
-        Flag::new(
-            Faults,
-            "lose-every",
-            FlagValue::Number("NUMBER", 1, 1_000_000),
-            "Omit every n-th packet until it is requested",
-        ),
-        Flag::new(
-            Faults,
-            "seed",
-            FlagValue::Number("SEED", 0, u64::MAX),
-            "Seed of the cookies",
-        )
-        .default("1"),
-        Flag::new(
-            Output,
-            common::REPORT,
-            FlagValue::File,
-            "Write one line of JSON for each client to this file",
-        ),
-    ]
-};
+/// Flags of `serve proof` besides those of every server.
+#[derive(Debug, clap::Args)]
+struct ProofFlags {
+    /// Number of packets for each client
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000, help_heading = MEDIA)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000_000_000))]
+    packets: u32,
+    /// Interval between packets
+    #[arg(long, value_name = "TIME", default_value = "5ms", help_heading = MEDIA)]
+    every: TimeSpan,
+    /// Payload of each packet in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1000, help_heading = MEDIA)]
+    #[arg(value_parser = value_parser!(u16).range(1..=1400))]
+    size: u16,
+    /// Omit every n-th packet until it is requested
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u32).range(1..=1_000_000))]
+    #[arg(help_heading = FAULTS)]
+    lose_every: Option<u32>,
+}
 
-fn read(flags: &Flags) -> Result<Box<dyn ServerSettings>, String> {
-    Ok(Box::new(ServerConfig {
-        count: flags.value("packets"),
-        every: flags.value::<TimeSpan>("every").0,
-        size: flags.value("size"),
-        lose_every: flags.get("lose-every"),
-        seed: flags.value("seed"),
-    }))
+impl ServerFlags for ProofFlags {
+    fn settings(self, seed: u64) -> SettingsResult {
+        Ok(Box::new(ServerConfig {
+            count: self.packets,
+            every: self.every.0,
+            size: usize::from(self.size),
+            lose_every: self.lose_every,
+            seed,
+        }))
+    }
 }
 
 impl ServerSettings for ServerConfig {

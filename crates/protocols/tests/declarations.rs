@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use clap::Command;
 use kit::descriptor::Protocol;
 use kit::media::rtp::{ReceiverConfig, RtpReceiver, StreamSummary, TsSummary};
 use kit::media::sdp::MediaKind;
 use kit::media::ts::checker::{DatagramCounts, TsCounts};
-use kit::reference::{FlagValue, Flags, ReferenceServer, common};
+use kit::reference::{ReferenceServer, RunningServer};
 use protocols::{HTTP_TS_PROTOCOL, PROTOCOLS, RTSP_PROTOCOL};
 use serde_json::Value;
 use session::StreamRow;
@@ -19,45 +20,45 @@ fn servers() -> impl Iterator<Item = (&'static Protocol, &'static ReferenceServe
     PROTOCOLS.iter().filter_map(with_server)
 }
 
-fn is_good(value_type: FlagValue, value: &str) -> bool {
-    match value_type {
-        FlagValue::Nothing => false,
-        FlagValue::File => true,
-        FlagValue::OneOf(_, values) => values.iter().any(|(name, _)| *name == value),
-        FlagValue::Number(_, min, max) => value
-            .parse()
-            .is_ok_and(|number: u64| (min..=max).contains(&number)),
-        FlagValue::Text(_, check) => check(value).is_ok(),
-    }
+/// Makes a server without any flags.
+fn usual(server: &ReferenceServer) -> Box<dyn RunningServer> {
+    let configured = server.parse::<&str>(&[]).expect("defaults are valid");
+    let made = configured.settings.server(Duration::ZERO);
+    made.expect("defaults agree")
 }
 
 #[test]
 fn every_server_can_be_made_without_flags() {
     for (protocol, server) in servers() {
-        let usual = Flags::defaults(server.flags);
-        let settings = (server.read)(&usual).expect("defaults are valid");
-        let made = settings.server(Duration::ZERO).expect("defaults agree");
-        assert_eq!(made.seed(), 1, "{}", protocol.name);
-        for name in [common::LISTEN, common::PORT] {
-            assert!(usual.has(name), "--{name} of {}", protocol.name);
-        }
+        assert_eq!(usual(server).seed(), 1, "{}", protocol.name);
+        let configured = server.parse::<&str>(&[]).expect("defaults are valid");
+        let port = server.port.default.parse().expect("it is a port");
+        let local = SocketAddr::from(([127, 0, 0, 1], port));
+        assert_eq!(configured.listen, [local], "{}", protocol.name);
     }
 }
 
 #[test]
-fn flags_name_each_other_and_have_good_defaults() {
+fn flags_of_servers_are_consistent() {
     for (_, server) in servers() {
-        let flags = server.flags;
-        let known = |name: &str| flags.iter().filter(|flag| flag.name == name).count();
-        for flag in flags {
-            assert_eq!(known(flag.name), 1, "--{}", flag.name);
-            for other in flag.requires.iter().chain(flag.conflicts) {
-                assert_eq!(known(other), 1, "--{other} of --{}", flag.name);
-            }
-            for value in flag.default.iter().chain(flag.bare_value.iter()) {
-                assert!(is_good(flag.value, value), "{value} of --{}", flag.name);
-            }
-        }
+        server.add_flags(Command::new("serve")).debug_assert();
+    }
+}
+
+#[test]
+fn addresses_and_ports_can_be_repeated() {
+    let two = [
+        "--listen",
+        "127.0.0.2,127.0.0.3",
+        "--listen=::1",
+        "--port=9",
+    ];
+    for (protocol, server) in servers() {
+        let configured = server.parse(&two).expect("the flags are valid");
+        let expected = ["127.0.0.2:9", "127.0.0.3:9", "[::1]:9"].map(|text| text.parse().unwrap());
+        assert_eq!(configured.listen, expected, "{}", protocol.name);
+        let ports = server.parse(&["--port=9", "--port=10"]);
+        assert_eq!(ports.is_ok(), server.port.many, "{}", protocol.name);
     }
 }
 
@@ -65,9 +66,7 @@ fn flags_name_each_other_and_have_good_defaults() {
 fn schemes_of_servers_are_those_of_their_protocol() {
     let address = SocketAddr::from(([127, 0, 0, 1], 9));
     for (protocol, server) in servers() {
-        let usual = Flags::defaults(server.flags);
-        let settings = (server.read)(&usual).expect("defaults are valid");
-        let made = settings.server(Duration::ZERO).expect("defaults agree");
+        let made = usual(server);
         for tls in [false, true] {
             let url = made.url(address, tls);
             let (scheme, _) = url.split_once("://").expect("it is a URL");
@@ -99,14 +98,9 @@ fn trials_name_only_existing_metrics_and_flags() {
                 );
             }
             let server = protocol.server.expect("calibration needs a server");
-            let flags = Flags::defaults(server.flags);
-            for word in trial.server.iter().filter_map(|w| w.strip_prefix("--")) {
-                let mut known = server.flags.iter();
-                assert!(known.any(|flag| flag.name == word), "--{word}");
-            }
-            let faults = trial.server.windows(2).filter(|pair| pair[0] == "--fault");
-            let faults: Vec<String> = faults.map(|pair| pair[1].to_owned()).collect();
-            (server.read)(&flags.set("fault", faults)).expect("faults of trials are valid");
+            let flags = trial.server.replace("{length}", "10s");
+            let flags: Vec<&str> = flags.split_whitespace().collect();
+            server.parse(&flags).expect("flags of trials are valid");
         }
     }
 }

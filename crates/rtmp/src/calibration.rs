@@ -17,15 +17,7 @@ const BURST_TOLERANCE: Tolerance = Tolerance::Absolute(5e-3);
 
 pub(super) static TRIALS: &[Trial] = &[
     Trial {
-        server: &[
-            "--bitrate",
-            "400kbps",
-            "--fps",
-            "50",
-            "--audio",
-            "--length",
-            "{length}",
-        ],
+        server: "--bitrate 400kbps --fps 50 --audio --length {length}",
         link: None,
         thresholds: &[],
         clients: &[TrialClients {
@@ -50,21 +42,8 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: &[
-            "--bitrate",
-            "400kbps",
-            "--fps",
-            "50",
-            "--audio",
-            "--length",
-            "{length}",
-            "--fault",
-            "lose=5%",
-            "--fault",
-            "malformed=3%",
-            "--fault",
-            "stall=1s+300ms",
-        ],
+        server: "--bitrate 400kbps --fps 50 --audio --length {length} --fault lose=5% --fault \
+                 malformed=3% --fault stall=1s+300ms",
         link: None,
         thresholds: &[],
         clients: &[TrialClients {
@@ -98,15 +77,7 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: &[
-            "--bitrate",
-            "400kbps",
-            "--audio",
-            "--length",
-            "{length}",
-            "--fault",
-            "skew=200ms",
-        ],
+        server: "--bitrate 400kbps --audio --length {length} --fault skew=200ms",
         link: None,
         thresholds: &[],
         clients: &[TrialClients {
@@ -129,7 +100,7 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: &["--fault", "lose=3%", "--fault", "malformed=2%"],
+        server: "--fault lose=3% --fault malformed=2%",
         link: None,
         thresholds: &[],
         clients: &[
@@ -160,15 +131,7 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: &[
-            "--bitrate",
-            "400kbps",
-            "--fps",
-            "50",
-            "--audio",
-            "--length",
-            "{length}",
-        ],
+        server: "--bitrate 400kbps --fps 50 --audio --length {length}",
         link: Some(LINK),
         thresholds: &[],
         clients: &[TrialClients {
@@ -189,7 +152,7 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: &[],
+        server: "",
         link: Some(LINK),
         thresholds: &[],
         clients: &[

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use kit::faults::FaultSet as _;
 use kit::media::rtp::metrics::{self as rtp, RTP};
 use kit::media::rtp::summaries;
 use kit::media::rtp::{ServedStream, StreamSummary};

@@ -15,7 +15,7 @@ const LEAVE_AT_END: &str = "leave: at_end";
 
 pub(super) static TRIALS: &[Trial] = &[
     Trial {
-        server: &["--bitrate", "1Mbps", "--length", "{length}"],
+        server: "--bitrate 1Mbps --length {length}",
         link: None,
         thresholds: &[],
         clients: &[TrialClients {
@@ -40,14 +40,7 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: &[
-            "--bitrate",
-            "1Mbps",
-            "--length",
-            "{length}",
-            "--fault",
-            "lose=3%",
-        ],
+        server: "--bitrate 1Mbps --length {length} --fault lose=3%",
         link: None,
         thresholds: &[],
         clients: &[TrialClients {
@@ -69,16 +62,7 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: &[
-            "--bitrate",
-            "1Mbps",
-            "--length",
-            "{length}",
-            "--fault",
-            "lose=3%",
-            "--fault",
-            "lose-again=100%",
-        ],
+        server: "--bitrate 1Mbps --length {length} --fault lose=3% --fault lose-again=100%",
         link: None,
         thresholds: &["lost.wrong <= 10%"],
         clients: &[TrialClients {
@@ -98,16 +82,7 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: &[
-            "--bitrate",
-            "1Mbps",
-            "--length",
-            "{length}",
-            "--fault",
-            "duplicate=3%",
-            "--fault",
-            "corrupt=2%",
-        ],
+        server: "--bitrate 1Mbps --length {length} --fault duplicate=3% --fault corrupt=2%",
         link: None,
         thresholds: &["spoilt.wrong <= 10%"],
         clients: &[TrialClients {
@@ -131,7 +106,7 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: &["--fault", "lose=2%"],
+        server: "--fault lose=2%",
         link: None,
         thresholds: &[],
         clients: &[
@@ -161,18 +136,8 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: &[
-            "--messages",
-            "10kB",
-            "--bitrate",
-            "1Mbps",
-            "--length",
-            "{length}",
-            "--fault",
-            "lose=3%",
-            "--fault",
-            "lose-again=10%",
-        ],
+        server: "--messages 10kB --bitrate 1Mbps --length {length} --fault lose=3% --fault \
+                 lose-again=10%",
         link: None,
         thresholds: &[],
         clients: &[
@@ -216,20 +181,8 @@ pub(super) static TRIALS: &[Trial] = &[
     // Messages are far apart: packets after a missing one are acknowledged only once its message is
     // dropped.
     Trial {
-        server: &[
-            "--messages",
-            "10kB",
-            "--message-ttl",
-            "500ms",
-            "--bitrate",
-            "200kbps",
-            "--length",
-            "{length}",
-            "--fault",
-            "lose=3%",
-            "--fault",
-            "lose-again=100%",
-        ],
+        server: "--messages 10kB --message-ttl 500ms --bitrate 200kbps --length {length} --fault \
+                 lose=3% --fault lose-again=100%",
         link: None,
         thresholds: &[],
         clients: &[TrialClients {
@@ -245,7 +198,7 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: &["--bitrate", "1Mbps", "--length", "{length}"],
+        server: "--bitrate 1Mbps --length {length}",
         link: Some(LINK),
         thresholds: &[],
         clients: &[TrialClients {

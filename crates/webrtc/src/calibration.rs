@@ -7,7 +7,7 @@ const PLAY_URL: &str = "whep+http://{address}/whep/stream1";
 
 pub(super) static TRIALS: &[Trial] = &[
     Trial {
-        server: &["--bitrate", "1Mbps", "--audio", "--length", "{length}"],
+        server: "--bitrate 1Mbps --audio --length {length}",
         link: None,
         thresholds: &[],
         clients: &[TrialClients {
@@ -29,14 +29,7 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: &[
-            "--bitrate",
-            "400kbps",
-            "--fps",
-            "50",
-            "--length",
-            "{length}",
-        ],
+        server: "--bitrate 400kbps --fps 50 --length {length}",
         link: None,
         thresholds: &[],
         clients: &[TrialClients {
@@ -58,20 +51,8 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: &[
-            "--bitrate",
-            "1Mbps",
-            "--length",
-            "{length}",
-            "--fault",
-            "loss=2%",
-            "--fault",
-            "loss-burst=0.5%x4",
-            "--fault",
-            "duplicate=2%",
-            "--fault",
-            "reorder=2%x3",
-        ],
+        server: "--bitrate 1Mbps --length {length} --fault loss=2% --fault loss-burst=0.5%x4 \
+                 --fault duplicate=2% --fault reorder=2%x3",
         link: None,
         thresholds: &[],
         clients: &[TrialClients {
@@ -91,16 +72,7 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: &[
-            "--bitrate",
-            "1Mbps",
-            "--length",
-            "{length}",
-            "--fault",
-            "loss=3%",
-            "--fault",
-            "loss-again=10%",
-        ],
+        server: "--bitrate 1Mbps --length {length} --fault loss=3% --fault loss-again=10%",
         link: None,
         thresholds: &[],
         clients: &[TrialClients {
@@ -122,7 +94,7 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: &["--fault", "loss=5%"],
+        server: "--fault loss=5%",
         link: None,
         thresholds: &[],
         clients: &[
@@ -156,14 +128,7 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: &[
-            "--bitrate",
-            "400kbps",
-            "--fps",
-            "50",
-            "--length",
-            "{length}",
-        ],
+        server: "--bitrate 400kbps --fps 50 --length {length}",
         link: Some(LINK),
         thresholds: &[],
         clients: &[TrialClients {

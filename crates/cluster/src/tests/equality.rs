@@ -11,7 +11,6 @@ use std::time::Duration;
 use engine::{
     Dealing, MergedWindow, RunnerFigures, RunnerReport, TesterPart, WindowMerger, client_identity,
 };
-use kit::reference::Flags;
 use measure::{Catalogue, Time, Window, tester};
 use protocols::{Clients, PROTOCOLS, PopulationPlan, Protocol, RunContext};
 use scenario::{Overrides, Pick, Scenario};
@@ -143,11 +142,8 @@ impl Subject {
         let client = clients.client(&population.urls[0], identity);
         let client = client.unwrap_or_else(|error| panic!("{}: {error}", self.protocol.name));
         let reference = self.protocol.server.expect("it has one");
-        let mut flags = Flags::defaults(reference.flags);
-        if self.protocol.name == "messages" {
-            flags = flags.set("mode", vec!["echo".to_owned()]);
-        }
-        let server = (reference.read)(&flags).and_then(|settings| settings.server(Duration::ZERO));
+        let configured = reference.parse::<&str>(&[]);
+        let server = configured.and_then(|own| own.settings.server(Duration::ZERO));
         let server = server.unwrap_or_else(|error| panic!("{}: {error}", self.protocol.name));
         let mut settings = PairSettings::new(identity.seed, self.protocol.catalogue);
         settings.port = self.port;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kit::reference::{ReferenceServer, RunningServer, Second, ServerSettings};
+use kit::reference::{Configured, ReferenceServer, RunningServer, Second};
 use measure::Time;
 use net::{Clock, PortRange};
 
@@ -22,22 +22,9 @@ use crate::worker::{Accept, EndpointPlan, ListenerPlan, WorkerPopulation};
 #[derive(Debug)]
 pub struct ServeOptions {
     pub server: &'static ReferenceServer,
-    /// Streams to serve, and faults to inject.
-    pub settings: Box<dyn ServerSettings>,
-    /// Addresses to listen on, one worker each. Port 0 takes a free one.
-    pub listen: Vec<SocketAddr>,
-    /// PEM files of the certificate chain, the server's own certificate first, and of the key. All
-    /// connections then use TLS. Default: no TLS.
-    pub tls: Option<(PathBuf, PathBuf)>,
-    /// Report file, in JSON lines.
-    pub report: Option<PathBuf>,
-    /// Whether each datagram is passed to the kernel separately, instead of several of a stream in
-    /// one buffer that the kernel splits (UDP_SEGMENT, udp(7)). A capture on the same machine shows
-    /// such a buffer as one packet.
-    pub without_gso: bool,
-    /// Maximum number of connections per address, and of peers over UDP. Further connections are
-    /// closed at once; UDP callers are refused.
-    pub max_sessions: usize,
+    /// What its flags say. It has one worker for each address; port 0 takes a free one. Beyond the
+    /// maximum number of sessions, connections are closed at once, and UDP callers are refused.
+    pub configured: Configured,
     /// Shutdown timeout of sessions.
     pub stop_timeout: Duration,
 }
@@ -68,32 +55,37 @@ pub fn serve(
     // First of all, because the server's times count from the start of this clock.
     let clock = Clock::start();
     let wall_clock = Duration::from_nanos(u64::try_from(clock.started_at()).unwrap_or(0));
-    let server = options.settings.server(wall_clock);
+    let Configured {
+        listen,
+        tls: certificate,
+        max_sessions,
+        report,
+        settings: own,
+    } = options.configured;
+    let server = own.server(wall_clock);
     let server: Arc<dyn RunningServer> = Arc::from(server.map_err(EngineError::Settings)?);
     let catalogue = server.catalogue();
     let accept: Accept = {
         let server = server.clone();
         Arc::new(move |number| server.session(number))
     };
-    let mut report = options
-        .report
-        .as_ref()
-        .map(ReportFile::create)
-        .transpose()?;
-    let tls = match &options.tls {
-        Some((chain, key)) => Some(net::tls::Server::from_files(chain, key).map_err(settings)?),
+    let mut report = report.as_ref().map(ReportFile::create).transpose()?;
+    let tls = match &certificate {
+        Some((chain, key)) => {
+            let server = net::tls::Server::from_files(chain, key);
+            Some(server.map_err(settings)?)
+        }
         None => None,
     };
     let serving = || ListenerPlan {
-        no_segmentation: options.without_gso,
+        no_segmentation: server.sends_singly(),
         own_descriptor_tables: options.server.own_descriptor_tables,
-        max_sessions: options.max_sessions,
+        max_sessions,
         accept: accept.clone(),
         tls: tls.clone(),
     };
-    let (plans, listening) =
-        bind_servers(&options.listen, &*server, options.max_sessions, serving)?;
-    let url = |&address| server.url(address, options.tls.is_some());
+    let (plans, listening) = bind_servers(&listen, &*server, max_sessions, serving)?;
+    let url = |&address| server.url(address, certificate.is_some());
     let listening: Vec<String> = listening.iter().map(url).collect();
     let mut pool = WorkerPool::start(plans, options.stop_timeout, server.seed())?;
     pool.begin(&clock);

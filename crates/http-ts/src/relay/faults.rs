@@ -1,8 +1,7 @@
 //! Faults that the reference relay injects.
 
+use kit::faults::{FaultSet, listed, share, time};
 use std::time::Duration;
-
-use measure::units::{Ratio, TimeSpan};
 
 /// Wrong response to every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,20 +52,6 @@ pub struct RelayFaults {
     pub answer: Option<AnswerFault>,
 }
 
-/// All faults as they are written.
-const KNOWN_FAULTS: [&str; 10] = [
-    "lose=1%",
-    "replace=1%",
-    "duplicate=1%",
-    "truncate=1%",
-    "slow-start=2s",
-    "stall=5s:1s",
-    "keep-groups",
-    "keep-files",
-    "old-channel=100",
-    "answer=404",
-];
-
 const ANSWERS: [(&str, AnswerFault); 7] = [
     ("html", AnswerFault::Html),
     ("gzip", AnswerFault::Gzip),
@@ -77,49 +62,37 @@ const ANSWERS: [(&str, AnswerFault); 7] = [
     ("mute", AnswerFault::Mute),
 ];
 
-impl RelayFaults {
-    /// Adds a fault, written as after `--fault`. It replaces an earlier fault of the same name.
-    ///
-    /// # Errors
-    /// The text gives the reason, and the known faults.
-    pub fn add(&mut self, text: &str) -> Result<(), String> {
-        let (name, value) = text.split_once('=').unwrap_or((text, ""));
-        let (name, value) = (name.trim(), value.trim());
-        let result = match name {
-            "lose" => parse_share(value).map(|share| self.lose = share),
-            "replace" => parse_share(value).map(|share| self.replace = share),
-            "duplicate" => parse_share(value).map(|share| self.duplicate = share),
-            "truncate" => parse_share(value).map(|share| self.truncate = share),
-            "slow-start" => duration(value).map(|span| self.slow_start = span),
+impl FaultSet for RelayFaults {
+    fn known() -> Vec<&'static str> {
+        vec![
+            "lose=1%",
+            "replace=1%",
+            "duplicate=1%",
+            "truncate=1%",
+            "slow-start=2s",
+            "stall=5s:1s",
+            "keep-groups",
+            "keep-files",
+            "old-channel=100",
+            "answer=404",
+        ]
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Option<Result<(), String>> {
+        Some(match name {
+            "lose" => share(value).map(|share| self.lose = share),
+            "replace" => share(value).map(|share| self.replace = share),
+            "duplicate" => share(value).map(|share| self.duplicate = share),
+            "truncate" => share(value).map(|share| self.truncate = share),
+            "slow-start" => time(value).map(|span| self.slow_start = span),
             "stall" => parse_stall(value).map(|stall| self.stall = Some(stall)),
             "keep-groups" => without_value(value).map(|()| self.keep_groups = true),
             "keep-files" => without_value(value).map(|()| self.keep_files = true),
             "old-channel" => parse_number(value).map(|number| self.old_channel = number),
             "answer" => parse_answer(value).map(|answer| self.answer = Some(answer)),
-            _ => Err(format!(
-                "unknown fault; known faults are {}",
-                listed(KNOWN_FAULTS)
-            )),
-        };
-        result.map_err(|error| format!("fault `{text}`: {error}"))
+            _ => return None,
+        })
     }
-}
-
-fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
-    names.join(", ")
-}
-
-fn parse_share(text: &str) -> Result<f64, String> {
-    let share = text.parse::<Ratio>();
-    share
-        .map(|share| share.0)
-        .map_err(|error| error.to_string())
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let span = text.parse::<TimeSpan>();
-    span.map(|span| span.0).map_err(|error| error.to_string())
 }
 
 fn without_value(text: &str) -> Result<(), String> {
@@ -140,7 +113,7 @@ fn parse_stall(text: &str) -> Result<(Duration, Duration), String> {
     let (every, length) = text
         .split_once(':')
         .ok_or("expected interval and duration: `stall=5s:1s`")?;
-    let (every, length) = (duration(every)?, duration(length)?);
+    let (every, length) = (time(every)?, time(length)?);
     if length.is_zero() || every <= length {
         return Err("a stall must be longer than 0s and end before the next begins".to_owned());
     }
@@ -167,7 +140,7 @@ mod tests {
     #[test]
     fn faults_are_read_as_they_are_written() {
         let mut faults = RelayFaults::default();
-        for known in KNOWN_FAULTS {
+        for known in RelayFaults::known() {
             faults.add(known).expect("it is known");
         }
         let expected = RelayFaults {

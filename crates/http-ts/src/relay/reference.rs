@@ -1,16 +1,19 @@
 //! Reference relay of `serve http-ts`: its flags and its report.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use clap::value_parser;
 use measure::human::{count, plural};
 use measure::{Catalogue, TESTER_CATALOGUE, Totals, tester};
 use serde::Serialize;
 
-use super::{Relay, RelayConfig, RelayedClient};
+use super::{Relay, RelayConfig, RelayFaults, RelayedClient};
+use kit::faults::FaultSet as _;
+use kit::reference::heading::{FAULTS, LISTENING, SERVICE};
 use kit::reference::{
-    Flag, FlagValue, Flags, Occurrence, ReferenceServer, RunningServer, Second, Section,
-    ServerSettings, Tally, check_parse, common, interface, to_line,
+    OwnFlags, Port, ReferenceServer, RunningServer, Second, ServerFlags, ServerSettings,
+    SettingsResult, Tally, interface, to_line,
 };
 use session::{Record, Session};
 
@@ -19,94 +22,50 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     about: "Relay multicast groups over HTTP: /udp/239.81.0.1:4056, or /rtp/239.81.0.1:4056 \
             for groups with RTP",
     aliases: &[],
-    flags: FLAGS,
+    port: Port {
+        help: "TCP port to listen on; 0 for a free one",
+        default: "8080",
+        many: false,
+    },
+    tls: false,
+    max_sessions: "20000",
+    report: "Write a report on each connection to this file, as JSON lines",
+    flags: OwnFlags::of::<RelayFlags>(),
     own_descriptor_tables: false,
-    read,
     demo: None,
 };
 
-const FLAGS: &[Flag] = {
-    use Section::{Faults, Listening, Output, Service};
-    &[
-        Flag::new(
-            Listening,
-            common::LISTEN,
-            FlagValue::Text("ADDRESS", check_parse::<IpAddr>),
-            "Addresses to listen on",
-        )
-        .default("127.0.0.1")
-        .times(Occurrence::Listed),
-        Flag::new(
-            Listening,
-            common::PORT,
-            FlagValue::Number("PORT", 0, 65_535),
-            "TCP port to listen on; 0 for a free one",
-        )
-        .default("8080"),
-        Flag::new(
-            Listening,
-            "interface",
-            FlagValue::any("INTERFACE"),
-            "Interface through which groups are joined: its name, or one of its addresses",
-        )
-        .default("lo"),
-        Flag::new(
-            Service,
-            "max-clients",
-            FlagValue::Number("NUMBER", 1, u32::MAX as u64),
-            "Maximum number of concurrent clients; further ones get 503 [default: \
-             unlimited]",
-        ),
-        Flag::new(
-            Service,
-            "chunked",
-            FlagValue::Nothing,
-            "Send bodies in chunks to clients that speak HTTP/1.1",
-        ),
-        Flag::new(
-            Faults,
-            "fault",
-            FlagValue::any("FAULT"),
-            "Inject a fault; may be repeated: lose=1%, replace=1% (by the datagram \
-             before it), duplicate=1%, truncate=1%, slow-start=2s, stall=5s:1s (every \
-             5 s for 1 s), keep-groups (never leave a group), keep-files (leave sockets open), \
-             old-channel=100 (first send 100 datagrams of the previously requested group), \
-             answer=503 (or html, gzip, endless-head, bad-chunks, redirect, silent, mute)",
-        )
-        .times(Occurrence::Any),
-        Flag::new(
-            Faults,
-            "seed",
-            FlagValue::Number("SEED", 0, u64::MAX),
-            "Seed of random faults",
-        )
-        .default("1"),
-        Flag::new(
-            Service,
-            common::MAX_SESSIONS,
-            FlagValue::Number("NUMBER", 1, 1_000_000),
-            common::MAX_SESSIONS_HELP,
-        )
-        .default("20000"),
-        Flag::new(
-            Output,
-            common::REPORT,
-            FlagValue::File,
-            "Write a report on each connection to this file, as JSON lines",
-        ),
-    ]
-};
+/// Flags of `serve http-ts` besides those of every server.
+#[derive(Debug, clap::Args)]
+struct RelayFlags {
+    /// Interface through which groups are joined: its name, or one of its addresses
+    #[arg(long, value_name = "INTERFACE", default_value = "lo", help_heading = LISTENING)]
+    interface: String,
+    /// Maximum number of concurrent clients; further ones get 503 [default: unlimited]
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u32).range(1..))]
+    #[arg(help_heading = SERVICE)]
+    max_clients: Option<u32>,
+    /// Send bodies in chunks to clients that speak HTTP/1.1
+    #[arg(long, help_heading = SERVICE)]
+    chunked: bool,
+    /// Inject a fault; may be repeated: lose=1%, replace=1% (by the datagram before it),
+    /// duplicate=1%, truncate=1%, slow-start=2s, stall=5s:1s (every 5 s for 1 s), keep-groups
+    /// (never leave a group), keep-files (leave sockets open), old-channel=100 (first send 100
+    /// datagrams of the previously requested group), answer=503 (or html, gzip, endless-head,
+    /// bad-chunks, redirect, silent, mute)
+    #[arg(long = "fault", value_name = "FAULT", help_heading = FAULTS)]
+    faults: Vec<String>,
+}
 
-fn read(flags: &Flags) -> Result<Box<dyn ServerSettings>, String> {
-    let interface_name: String = flags.value("interface");
-    let mut config = RelayConfig::new(interface(&interface_name));
-    config.max_clients = flags.get("max-clients");
-    config.chunked = flags.has("chunked");
-    config.seed = flags.value("seed");
-    for fault in flags.all("fault") {
-        config.faults.add(fault)?;
+impl ServerFlags for RelayFlags {
+    fn settings(self, seed: u64) -> SettingsResult {
+        let mut config = RelayConfig::new(interface(&self.interface));
+        config.max_clients = self.max_clients;
+        config.chunked = self.chunked;
+        config.seed = seed;
+        config.faults = RelayFaults::read(&self.faults)?;
+        Ok(Box::new(config))
     }
-    Ok(Box::new(config))
 }
 
 impl ServerSettings for RelayConfig {

@@ -12,6 +12,7 @@ use super::*;
 use ::session::{
     ChannelError, ChannelId, CloseReason, Context, Flows, Input, Open, Outcome, Output, Port, Sinks,
 };
+use kit::faults::FaultSet as _;
 
 mod leaked_resources;
 

@@ -4,6 +4,7 @@ use super::super::config::PENDING_MAX;
 use super::super::server::{MessageServerConfig, Mode, ServerExchange};
 use super::*;
 use crate::PROTOCOL;
+use kit::faults::FaultSet as _;
 
 const SERVED: measure::Catalogue = MessageServerConfig::CATALOGUE;
 

@@ -1,9 +1,10 @@
 //! Reference server of `serve messages`: its flags and its report.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::value_parser;
 use measure::human::{count, plural};
 use measure::{Catalogue, CounterId, Totals};
 use serde::Serialize;
@@ -12,9 +13,11 @@ use super::{MessageFaults, MessageServerConfig, Mode};
 use crate::config;
 use crate::framing::{Framing, LengthPrefix, Order};
 use crate::metrics as m;
+use kit::faults::FaultSet as _;
+use kit::reference::heading::{FAULTS, SERVICE};
 use kit::reference::{
-    Flag, FlagValue, Flags, Occurrence, ReferenceServer, RunningServer, Second, Section,
-    ServerSettings, Tally, check_parse, common, to_line, unescape,
+    OwnFlags, Port, ReferenceServer, RunningServer, Second, ServerFlags, ServerSettings,
+    SettingsResult, Tally, to_line, unescape,
 };
 use session::Session;
 
@@ -22,168 +25,87 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
     about: "Messages over TCP, TLS or WebSockets: counts them, or also sends them back",
     aliases: &[],
-    flags: FLAGS,
+    port: Port {
+        help: "Ports to listen on, at each address; 0 for a free one. Each port has its own thread, \
+               and with it its own limit of open files",
+        default: "9000",
+        many: true,
+    },
+    tls: true,
+    max_sessions: "100000",
+    report: "Write the counts to this file, as one JSON line per second and a last line with the \
+             totals",
+    flags: OwnFlags::of::<MessageFlags>(),
     own_descriptor_tables: true,
-    read,
     demo: None,
 };
 
-const FLAGS: &[Flag] = {
-    use Section::{Faults, Listening, Output, Service};
-    &[
-        Flag::new(
-            Listening,
-            common::LISTEN,
-            FlagValue::Text("ADDRESS", check_parse::<IpAddr>),
-            "Addresses to listen on",
-        )
-        .default("127.0.0.1")
-        .times(Occurrence::Listed),
-        Flag::new(
-            Listening,
-            common::PORT,
-            FlagValue::Number("PORT", 0, 65_535),
-            "Ports to listen on, at each address; 0 for a free one. Each port has its own thread, \
-             and with it its own limit of open files",
-        )
-        .default("9000")
-        .times(Occurrence::Listed),
-        Flag::new(
-            Service,
-            "mode",
-            FlagValue::OneOf(
-                "MODE",
-                &[
-                    ("sink", "Count messages"),
-                    ("echo", "Count messages and send them back"),
-                ],
-            ),
-            "Treatment of messages",
-        )
-        .default("echo"),
-        Flag::new(
-            Service,
-            "size",
-            FlagValue::Number("BYTES", 1, 1_048_576),
-            "Message size if there is no framing",
-        )
-        .default("36"),
-        Flag::new(
-            Service,
-            "length",
-            FlagValue::Number("BYTES", 0, 255),
-            "Size in bytes of a length prefix before each message: \
-             1, 2, 4 or 8",
-        )
-        .conflicts(&["delimiter", "websocket"]),
-        Flag::new(
-            Service,
-            "order",
-            FlagValue::OneOf(
-                "ORDER",
-                &[("big", "Most significant byte first"), ("little", "Least significant byte first")],
-            ),
-            "Byte order of the length prefix",
-        )
-        .default("big")
-        .requires(&["length"]),
-        Flag::new(
-            Service,
-            "includes-itself",
-            FlagValue::Nothing,
-            "The length includes the prefix itself",
-        )
-        .requires(&["length"]),
-        Flag::new(
-            Service,
-            "delimiter",
-            FlagValue::any("TEXT"),
-            "Text that ends each message, with the escapes \\n, \\r, \\t and \\0",
-        )
-        .conflicts(&["websocket"]),
-        Flag::new(Service, "websocket", FlagValue::Nothing, "Use WebSockets"),
-        Flag::new(
-            Listening,
-            common::TLS_CERT,
-            FlagValue::File,
-            "Use TLS on all connections, with the certificate chain in this file (PEM), the server's \
-             own first",
-        )
-        .requires(&[common::TLS_KEY]),
-        Flag::new(
-            Listening,
-            common::TLS_KEY,
-            FlagValue::File,
-            "Private key of that certificate (PEM)",
-        )
-        .requires(&[common::TLS_CERT]),
-        Flag::new(
-            Faults,
-            "fault",
-            FlagValue::any("FAULT"),
-            "Inject a fault; may be repeated: delay=5ms, drop=1% (answers), \
-             wrong=1% (answers), close=1% (the connection, after a message), deaf (nothing is \
-             read)",
-        )
-        .times(Occurrence::Any),
-        Flag::new(
-            Faults,
-            "seed",
-            FlagValue::Number("SEED", 0, u64::MAX),
-            "Seed of random faults",
-        )
-        .default("1"),
-        Flag::new(
-            Service,
-            common::MAX_SESSIONS,
-            FlagValue::Number("NUMBER", 1, 1_000_000),
-            common::MAX_SESSIONS_HELP,
-        )
-        .default("100000"),
-        Flag::new(
-            Output,
-            common::REPORT,
-            FlagValue::File,
-            "Write the counts to this file, as one JSON line per second and a last line with the \
-             totals",
-        ),
-    ]
-};
+/// Flags of `serve messages` besides those of every server.
+#[derive(Debug, clap::Args)]
+struct MessageFlags {
+    /// Treatment of messages
+    #[arg(long, value_enum, value_name = "MODE", default_value_t, help_heading = SERVICE)]
+    mode: Mode,
+    /// Message size if there is no framing
+    #[arg(long, value_name = "BYTES", default_value_t = 36, help_heading = SERVICE)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_048_576))]
+    size: u32,
+    /// Size in bytes of a length prefix before each message: 1, 2, 4 or 8
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["delimiter", "websocket"])]
+    #[arg(help_heading = SERVICE)]
+    length: Option<u8>,
+    /// Byte order of the length prefix
+    #[arg(
+        long,
+        value_enum,
+        value_name = "ORDER",
+        default_value_t,
+        requires = "length"
+    )]
+    #[arg(help_heading = SERVICE)]
+    order: Order,
+    /// The length includes the prefix itself
+    #[arg(long, requires = "length", help_heading = SERVICE)]
+    includes_itself: bool,
+    /// Text that ends each message, with the escapes \n, \r, \t and \0
+    #[arg(long, value_name = "TEXT", conflicts_with = "websocket", help_heading = SERVICE)]
+    delimiter: Option<String>,
+    /// Use WebSockets
+    #[arg(long, help_heading = SERVICE)]
+    websocket: bool,
+    /// Inject a fault; may be repeated: delay=5ms, drop=1% (answers), wrong=1% (answers), close=1%
+    /// (the connection, after a message), deaf (nothing is read)
+    #[arg(long = "fault", value_name = "FAULT", help_heading = FAULTS)]
+    faults: Vec<String>,
+}
 
-fn read(flags: &Flags) -> Result<Box<dyn ServerSettings>, String> {
-    let mut faults = MessageFaults::default();
-    for fault in flags.all("fault") {
-        faults.add(fault)?;
+impl ServerFlags for MessageFlags {
+    fn settings(self, seed: u64) -> SettingsResult {
+        let faults = MessageFaults::read(&self.faults)?;
+        let framing = match (self.length, &self.delimiter) {
+            (Some(bytes), _) => config::Framing::Length(LengthPrefix {
+                bytes,
+                order: self.order,
+                includes_itself: self.includes_itself,
+            }),
+            (None, Some(text)) => config::Framing::Delimiter(unescape(text).into_owned()),
+            (None, None) => config::Framing::None,
+        };
+        framing.check()?;
+        Ok(Box::new(MessageServerConfig {
+            mode: self.mode,
+            framing: match self.websocket {
+                true => Framing::WebSocket {
+                    masked: false,
+                    text: false,
+                },
+                false => framing.to_wire_framing(),
+            },
+            size: self.size as usize,
+            faults,
+            seed,
+        }))
     }
-    let framing = match (flags.get("length"), flags.text("delimiter")) {
-        (Some(bytes), _) => config::Framing::Length(LengthPrefix {
-            bytes,
-            order: match flags.text("order") {
-                Some("little") => Order::Little,
-                _ => Order::Big,
-            },
-            includes_itself: flags.has("includes-itself"),
-        }),
-        (None, Some(text)) => config::Framing::Delimiter(unescape(text).into_owned()),
-        (None, None) => config::Framing::None,
-    };
-    framing.check()?;
-    Ok(Box::new(MessageServerConfig {
-        mode: match flags.text("mode") {
-            Some("sink") => Mode::Sink,
-            _ => Mode::Echo,
-        },
-        framing: match flags.has("websocket") {
-            true => Framing::WebSocket {
-                masked: false,
-                text: false,
-            },
-            false => framing.to_wire_framing(),
-        },
-        size: flags.value("size"),
-        faults,
-        seed: flags.value("seed"),
-    }))
 }
 
 impl ServerSettings for MessageServerConfig {

@@ -10,6 +10,7 @@ use crate::metrics::RTMP;
 use crate::server::{ServedClient, Server, ServerConfig};
 use crate::source::Tracks;
 use kit::awaiting_publisher::{AwaitedStreams, WaitingClient};
+use kit::faults::FaultSet as _;
 use kit::media::frames::metrics::{self as frames, FRAMES_GROUP};
 use kit::media::source::SourceConfig;
 use kit::metrics::{CLIENTS, ZAPPING};

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use measure::units::{Ratio, TimeSpan};
-
 use crate::flow::FlowFaults;
+use kit::faults::{FaultSet, one_of, share, start_and_length, time};
 
 /// Fault in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,59 +86,33 @@ const ANSWERS: [(&str, AnswerFault); 11] = [
     ("no-media", AnswerFault::NoMedia),
 ];
 
-impl ServerFaults {
-    /// All faults as they are written; for the first two, one of several values.
-    pub const KNOWN: [&str; 8] = [
-        "handshake=silent",
-        "answer=not-found",
-        "lose=1%",
-        "malformed=1%",
-        "stall=5s+1s",
-        "skew=200ms",
-        "stop=5s",
-        "close=5s",
-    ];
+impl FaultSet for ServerFaults {
+    fn known() -> Vec<&'static str> {
+        vec![
+            "handshake=silent",
+            "answer=not-found",
+            "lose=1%",
+            "malformed=1%",
+            "stall=5s+1s",
+            "skew=200ms",
+            "stop=5s",
+            "close=5s",
+        ]
+    }
 
-    /// Adds a fault, written as after `--fault`. It replaces an earlier fault of the same name.
-    ///
-    /// # Errors
-    /// The text gives the reason, and the known faults.
-    pub fn add(&mut self, text: &str) -> Result<(), String> {
-        let (name, value) = text.split_once('=').unwrap_or((text, ""));
-        let (name, value) = (name.trim(), value.trim());
-        let time = |text: &str| {
-            let span = text.parse::<TimeSpan>();
-            span.map(|span| span.0).map_err(|error| error.to_string())
-        };
-        let share = |text: &str| {
-            let share = text.parse::<Ratio>();
-            share
-                .map(|share| share.0)
-                .map_err(|error| error.to_string())
-        };
-        let result = match name {
-            "handshake" => kit::reference::find_by_name(&HANDSHAKES, value)
-                .map(|fault| self.handshake = Some(fault)),
-            "answer" => {
-                kit::reference::find_by_name(&ANSWERS, value).map(|fault| self.answer = Some(fault))
-            }
-            "lose" => share(value).map(|share| self.flow.lose = share),
-            "malformed" => share(value).map(|share| self.flow.malformed = share),
-            "stall" => value
-                .split_once('+')
-                .ok_or_else(|| "expected `stall=5s+1s`".to_owned())
-                .and_then(|(at, length)| Ok((time(at)?, time(length)?)))
-                .map(|stall| self.flow.stall = Some(stall)),
-            "skew" => time(value).map(|skew| self.flow.skew = skew),
-            "stop" => time(value).map(|after| self.flow.stop_after = Some(after)),
+    fn set(&mut self, name: &str, value: &str) -> Option<Result<(), String>> {
+        let flow = &mut self.flow;
+        Some(match name {
+            "handshake" => one_of(&HANDSHAKES, value).map(|fault| self.handshake = Some(fault)),
+            "answer" => one_of(&ANSWERS, value).map(|fault| self.answer = Some(fault)),
+            "lose" => share(value).map(|share| flow.lose = share),
+            "malformed" => share(value).map(|share| flow.malformed = share),
+            "stall" => start_and_length(value).map(|stall| flow.stall = Some(stall)),
+            "skew" => time(value).map(|skew| flow.skew = skew),
+            "stop" => time(value).map(|after| flow.stop_after = Some(after)),
             "close" => time(value).map(|after| self.close_after = Some(after)),
-            _ => {
-                let known: Vec<String> = Self::KNOWN.iter().map(|own| format!("`{own}`")).collect();
-                let known = known.join(", ");
-                Err(format!("unknown fault; known faults are {known}"))
-            }
-        };
-        result.map_err(|error| format!("fault `{text}`: {error}"))
+            _ => return None,
+        })
     }
 }
 
@@ -150,7 +123,7 @@ mod tests {
     #[test]
     fn faults_are_read_as_they_are_written() {
         let mut faults = ServerFaults::default();
-        for known in ServerFaults::KNOWN {
+        for known in ServerFaults::known() {
             faults.add(known).expect("it is known");
         }
         let seconds = Duration::from_secs;

@@ -1,20 +1,21 @@
 //! Reference server of `serve rtmp`: its flags and its report.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use clap::value_parser;
 use measure::Catalogue;
 use measure::human::{count, plural};
-use measure::units::{BitRate, TimeSpan};
-use mediagen::frame_rate::FrameRate;
+use measure::units::TimeSpan;
 use serde::Serialize;
 
 use super::{ServedClient, Server, ServerConfig, ServerFaults};
 use crate::url::DEFAULT_PORT;
-use kit::media::source::SourceConfig;
+use kit::faults::FaultSet as _;
+use kit::reference::heading::{FAULTS, MEDIA, SERVICE};
 use kit::reference::{
-    Demo, Flag, FlagValue, Flags, Occurrence, ReferenceServer, RunningServer, Second, Section,
-    ServerSettings, Tally, check_parse, common, to_line,
+    Demo, OwnFlags, Port, ReferenceServer, RunningServer, Second, ServerFlags, ServerSettings,
+    SettingsResult, Tally, VideoFlags, to_line,
 };
 use session::{Record, Session};
 
@@ -22,9 +23,16 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
     about: "RTMP: plays H.264 and optional AAC under any name, and relays published streams",
     aliases: &[],
-    flags: FLAGS,
+    port: Port {
+        help: "Port to listen on; 0 for any free port",
+        default: "1935",
+        many: false,
+    },
+    tls: true,
+    max_sessions: "20000",
+    report: "Write a report on each connection to this file, as JSON lines",
+    flags: OwnFlags::of::<RtmpFlags>(),
     own_descriptor_tables: false,
-    read,
     demo: Some(Demo {
         url: "rtmp://127.0.0.1:{port}/live/demo",
         clients: 500,
@@ -32,140 +40,48 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     }),
 };
 
-const FLAGS: &[Flag] = {
-    use Section::{Faults, Listening, Media, Output, Service};
-    &[
-        Flag::new(
-            Listening,
-            common::PORT,
-            FlagValue::Number("PORT", 0, 65_535),
-            "Port to listen on; 0 for any free port",
-        )
-        .default("1935"),
-        Flag::new(
-            Listening,
-            common::LISTEN,
-            FlagValue::Text("ADDRESS", check_parse::<IpAddr>),
-            "Address to listen on",
-        )
-        .default("127.0.0.1")
-        .times(Occurrence::Any),
-        Flag::new(
-            Listening,
-            common::TLS_CERT,
-            FlagValue::File,
-            "Use TLS (rtmps) on all connections, with the certificate chain in this file (PEM), the \
-             server's own first",
-        )
-        .requires(&[common::TLS_KEY]),
-        Flag::new(
-            Listening,
-            common::TLS_KEY,
-            FlagValue::File,
-            "Private key of that certificate (PEM)",
-        )
-        .requires(&[common::TLS_CERT]),
-        Flag::new(
-            Media,
-            "streams",
-            FlagValue::Number("NUMBER", 1, 100_000),
-            "Number of streams in addition to those that clients publish: stream1, stream2 and \
-             so on [default: any name is a stream]",
-        ),
-        Flag::new(
-            Media,
-            "bitrate",
-            FlagValue::Text("RATE", check_parse::<BitRate>),
-            "Bit rate of the video",
-        )
-        .default("1Mbps"),
-        Flag::new(
-            Media,
-            "fps",
-            FlagValue::Text("NUMBER", check_parse::<FrameRate>),
-            "Frame rate of the video, such as 25 or 30000/1001",
-        )
-        .default("25"),
-        Flag::new(
-            Media,
-            "gop",
-            FlagValue::Number("NUMBER", 1, 10_000),
-            "Frames from one key frame to the next [default: those of two seconds]",
-        ),
-        Flag::new(
-            Media,
-            "length",
-            FlagValue::Text("TIME", check_parse::<TimeSpan>),
-            "Length of the media [default: endless]",
-        ),
-        Flag::new(
-            Media,
-            "audio",
-            FlagValue::Nothing,
-            "Add audio: AAC silence at 192 kbit/s",
-        ),
-        Flag::new(
-            Service,
-            "chunk-size",
-            FlagValue::Number("BYTES", 1, 1 << 24),
-            "Chunk size of the server",
-        )
-        .default("4096"),
-        Flag::new(
-            Faults,
-            "fault",
-            FlagValue::any("FAULT"),
-            "Inject a fault; may be repeated: handshake=silent (or cut, \
-             version, echo, digest, repeat), answer=not-found (or silent, invalid-app, rejected, \
-             bad-name, close, deep-amf, chunk-size-zero, chunk-size-huge, endless-status, \
-             no-media), lose=1% (of frames), malformed=1% (of \
-             frames: truncated), stall=5s+1s, skew=200ms (late audio), \
-             stop=5s (no further media), close=5s",
-        )
-        .times(Occurrence::Any),
-        Flag::new(
-            Faults,
-            "seed",
-            FlagValue::Number("SEED", 0, u64::MAX),
-            "Seed of everything random",
-        )
-        .default("1"),
-        Flag::new(
-            Service,
-            common::MAX_SESSIONS,
-            FlagValue::Number("NUMBER", 1, 1_000_000),
-            common::MAX_SESSIONS_HELP,
-        )
-        .default("20000"),
-        Flag::new(
-            Output,
-            common::REPORT,
-            FlagValue::File,
-            "Write a report on each connection to this file, as JSON lines",
-        ),
-    ]
-};
+/// Flags of `serve rtmp` besides those of every server.
+#[derive(Debug, clap::Args)]
+struct RtmpFlags {
+    /// Number of streams in addition to those that clients publish: stream1, stream2 and so on
+    /// [default: any name is a stream]
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u32).range(1..=100_000))]
+    #[arg(help_heading = MEDIA)]
+    streams: Option<u32>,
+    #[command(flatten)]
+    video: VideoFlags,
+    /// Length of the media [default: endless]
+    #[arg(long, value_name = "TIME", help_heading = MEDIA)]
+    length: Option<TimeSpan>,
+    /// Add audio: AAC silence at 192 kbit/s
+    #[arg(long, help_heading = MEDIA)]
+    audio: bool,
+    /// Chunk size of the server
+    #[arg(long, value_name = "BYTES", default_value_t = 4096, help_heading = SERVICE)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1 << 24))]
+    chunk_size: u32,
+    /// Inject a fault; may be repeated: handshake=silent (or cut, version, echo, digest, repeat),
+    /// answer=not-found (or silent, invalid-app, rejected, bad-name, close, deep-amf,
+    /// chunk-size-zero, chunk-size-huge, endless-status, no-media), lose=1% (of frames),
+    /// malformed=1% (of frames: truncated), stall=5s+1s, skew=200ms (late audio), stop=5s (no
+    /// further media), close=5s
+    #[arg(long = "fault", value_name = "FAULT", help_heading = FAULTS)]
+    faults: Vec<String>,
+}
 
-fn read(flags: &Flags) -> Result<Box<dyn ServerSettings>, String> {
-    let mut faults = ServerFaults::default();
-    for text in flags.all("fault") {
-        faults.add(text)?;
+impl ServerFlags for RtmpFlags {
+    fn settings(self, seed: u64) -> SettingsResult {
+        let faults = ServerFaults::read(&self.faults)?;
+        Ok(Box::new(ServerConfig {
+            source: self.video.source(self.audio),
+            streams: self.streams,
+            length: self.length.map(|TimeSpan(length)| length),
+            chunk_size: self.chunk_size,
+            faults,
+            seed,
+            ..ServerConfig::default()
+        }))
     }
-    Ok(Box::new(ServerConfig {
-        source: SourceConfig {
-            bitrate: flags.get("bitrate"),
-            frame_rate: flags.get("fps"),
-            gop: flags.get("gop"),
-            audio: Some(flags.has("audio")),
-            ..SourceConfig::default()
-        },
-        streams: flags.get("streams"),
-        length: flags.get("length").map(|TimeSpan(length)| length),
-        chunk_size: flags.value("chunk-size"),
-        faults,
-        seed: flags.value("seed"),
-        ..ServerConfig::default()
-    }))
 }
 
 impl ServerSettings for ServerConfig {

@@ -4,16 +4,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use measure::units::BitRate;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::faults::ServerFaults;
 use kit::media::rtp::Pacing;
 use mediagen::frame_rate::FrameRate;
 
 /// Transports that the server accepts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Transports {
     /// Any transport that the client requests.
     #[default]
@@ -25,8 +22,7 @@ pub enum Transports {
 }
 
 /// Authentication scheme, if `user` is set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum AuthScheme {
     /// Digest with MD5 (RFC 2617), which every client supports.
     #[default]
@@ -40,8 +36,7 @@ pub enum AuthScheme {
 }
 
 /// Multicast groups of streams that are sent once for all clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MulticastConfig {
     /// First group. Each stream being sent has a group of its own, counting up from here, at most
     /// 64 at a time. With a group for source-specific multicast (232.0.0.0/8, ff3x::/32; RFC 4607),
@@ -66,8 +61,7 @@ impl Default for MulticastConfig {
 }
 
 /// Settings of the reference server.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
     /// Bit rate of the video: RTP payload, without headers. Default: 1Mbps.
     pub bitrate: BitRate,
@@ -79,8 +73,6 @@ pub struct ServerConfig {
     /// rate. Default: no.
     pub audio: bool,
     /// Length of each stream. Default: endless.
-    #[serde(with = "measure::units::optional_duration")]
-    #[schemars(with = "Option<measure::units::TimeSpan>")]
     pub length: Option<Duration>,
     /// Number of streams: `/stream1`, `/stream2` and so on; other paths are not found (404).
     /// Default: any path is a stream.
@@ -106,8 +98,6 @@ pub struct ServerConfig {
     pub auth: AuthScheme,
     /// Session timeout: maximum time without a sign of life from the client. Stated in whole
     /// seconds in the answers to SETUP. Default: 60s.
-    #[serde(with = "measure::units::duration")]
-    #[schemars(with = "measure::units::TimeSpan")]
     pub session_timeout: Duration,
     /// Seed of all random choices: identifiers, first numbers, faults. Default: 1.
     pub seed: u64,
@@ -121,9 +111,12 @@ pub struct ServerConfig {
     pub faults: ServerFaults,
     /// Whether the report on a stream lists each packet that left, with its time. Default: no.
     pub log_packets: bool,
+    /// Whether each datagram is passed to the kernel separately, instead of several of a stream in
+    /// one buffer that the kernel splits (UDP_SEGMENT, udp(7)), which a capture on the same machine
+    /// shows as one packet. Default: no.
+    pub send_singly: bool,
     /// Wall-clock time at the start of the server, since 1970, on which sender reports are based.
     /// Set by the program that runs the server.
-    #[serde(skip)]
     pub wall_clock: Duration,
 }
 
@@ -151,6 +144,7 @@ impl Default for ServerConfig {
             rtp_info: true,
             faults: ServerFaults::default(),
             log_packets: false,
+            send_singly: false,
             wall_clock: Duration::ZERO,
         }
     }

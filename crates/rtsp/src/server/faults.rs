@@ -1,13 +1,9 @@
 //! Faults that the reference server injects into packets and into RTSP sessions.
 
-use std::fmt;
 use std::time::Duration;
 
-use measure::units::{Ratio, TimeSpan};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
 use crate::codec::Method;
+use kit::faults::{FaultSet, one_of, share, time};
 use kit::media::rtp::Faults;
 
 /// Condition of a fault in an RTSP session.
@@ -76,16 +72,12 @@ impl FalseStatement {
 }
 
 /// All faults that the reference server injects. None by default.
-///
-/// Serialized as a list of texts, each as after `--fault` on the command line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerFaults {
     /// Faults in the packets of every stream.
     pub media: Faults,
     /// Faults in RTSP sessions.
     pub control: ControlFaults,
-    /// Texts of the faults.
-    written: Vec<String>,
 }
 
 /// Examples of all faults in RTSP sessions.
@@ -103,41 +95,15 @@ const EXAMPLES: [&str; 11] = [
     "pretend=scale",
 ];
 
-impl ServerFaults {
-    /// Parses one fault.
-    pub fn parse_flag(text: &str) -> Result<ServerFaults, String> {
-        let mut faults = ServerFaults::default();
-        faults.add(text)?;
-        Ok(faults)
+/// `refuse`, `silent`, `slow`, `pretend` and `cut` at a method accumulate.
+impl FaultSet for ServerFaults {
+    fn known() -> Vec<&'static str> {
+        Faults::EXAMPLES.into_iter().chain(EXAMPLES).collect()
     }
 
-    /// Adds one fault, written as after `--fault`. `refuse`, `silent`, `slow`, `pretend` and `cut`
-    /// at a method accumulate. Any other fault replaces an earlier one of the same name.
-    pub fn add(&mut self, text: &str) -> Result<(), String> {
-        let text = text.trim();
-        let (name, value) = match text.split_once('=') {
-            Some((name, value)) => (name.trim(), value.trim()),
-            None => (text, ""),
-        };
-        let result = match self.media.set(name, value) {
-            Some(result) => result,
-            None => self.control.set(name, value).unwrap_or_else(|| {
-                let known = Faults::EXAMPLES.into_iter().chain(EXAMPLES);
-                let known: Vec<String> = known.map(|known| format!("`{known}`")).collect();
-                Err(format!(
-                    "unknown fault; write one of the following: {}",
-                    known.join(", ")
-                ))
-            }),
-        };
-        result.map_err(|error| format!("fault `{text}`: {error}"))?;
-        self.written.push(text.to_owned());
-        Ok(())
-    }
-
-    /// Returns the texts of the faults.
-    pub fn written(&self) -> &[String] {
-        &self.written
+    fn set(&mut self, name: &str, value: &str) -> Option<Result<(), String>> {
+        let media = self.media.set(name, value);
+        media.or_else(|| self.control.set(name, value))
     }
 }
 
@@ -148,7 +114,7 @@ impl ControlFaults {
             "silent" => parse_condition(value).map(|when| self.silent.push(when)),
             "cut" => {
                 if value.starts_with(|c: char| c.is_ascii_digit()) {
-                    duration(value).map(|after| self.cut_after = Some(after))
+                    time(value).map(|after| self.cut_after = Some(after))
                 } else if value.is_empty() {
                     Err("a time or a method is missing; write `cut=5s` or `cut=play`".to_owned())
                 } else {
@@ -158,31 +124,9 @@ impl ControlFaults {
             "slow" => answer_delay(value).map(|delay| self.slow.push(delay)),
             "content-length" => share_or_all(value).map(|share| self.content_length = share),
             "garbage" => share_or_all(value).map(|share| self.garbage = share),
-            "pretend" => match FalseStatement::ALL.iter().find(|(name, _)| *name == value) {
-                Some((_, statement)) => {
-                    self.pretend.push(*statement);
-                    Ok(())
-                }
-                None => Err(
-                    "write one of `pretend=range`, `pretend=scale` or `pretend=speed`".to_owned(),
-                ),
-            },
+            "pretend" => one_of(&FalseStatement::ALL, value).map(|own| self.pretend.push(own)),
             _ => return None,
         })
-    }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    text.parse::<TimeSpan>()
-        .map(|span| span.0)
-        .map_err(|error| error.to_string())
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    match text.parse::<Ratio>() {
-        Ok(Ratio(share)) if share <= 1.0 => Ok(share),
-        Ok(_) => Err(format!("`{text}` is more than 100%")),
-        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -248,53 +192,8 @@ fn answer_delay(text: &str) -> Result<AnswerDelay, String> {
     let (delay, when) = split_condition(text)?;
     Ok(AnswerDelay {
         when,
-        delay: duration(delay)?,
+        delay: time(delay)?,
     })
-}
-
-impl Serialize for ServerFaults {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.written.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for ServerFaults {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ServerFaults, D::Error> {
-        struct Visitor;
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = ServerFaults;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of faults, such as [\"loss=1%\"]")
-            }
-
-            fn visit_seq<A: de::SeqAccess<'de>>(
-                self,
-                mut list: A,
-            ) -> Result<ServerFaults, A::Error> {
-                let mut faults = ServerFaults::default();
-                while let Some(text) = list.next_element::<String>()? {
-                    faults.add(&text).map_err(de::Error::custom)?;
-                }
-                Ok(faults)
-            }
-        }
-        deserializer.deserialize_seq(Visitor)
-    }
-}
-
-impl JsonSchema for ServerFaults {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "ServerFaults".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        schemars::json_schema!({
-            "description": "Faults that the server injects, such as loss=1%.",
-            "type": "array",
-            "items": { "type": "string" },
-        })
-    }
 }
 
 #[cfg(test)]
@@ -303,16 +202,16 @@ mod tests {
 
     #[test]
     fn listed_faults_are_known() {
-        for text in Faults::EXAMPLES.into_iter().chain(EXAMPLES) {
-            let faults = ServerFaults::parse_flag(text).unwrap();
+        for text in ServerFaults::known() {
+            let mut faults = ServerFaults::default();
+            faults.add(text).unwrap();
             assert_ne!(faults, ServerFaults::default(), "{text}");
-            assert_eq!(faults.written(), [text]);
         }
     }
 
     #[test]
     fn invalid_faults_are_rejected_with_a_reason() {
-        let error = |text| ServerFaults::parse_flag(text).unwrap_err();
+        let error = |text: &str| ServerFaults::default().add(text).unwrap_err();
         assert!(error("los=1%").contains("`loss=1%`"));
         for (text, word) in [
             ("loss=abc", "abc"),
@@ -351,7 +250,5 @@ mod tests {
         assert_eq!(control.slow[0].when.method, None);
         assert_eq!(control.slow[0].delay, Duration::from_secs(2));
         assert_eq!(faults.media.reorder.unwrap().distance, 3);
-        let json = serde_json::to_string(&faults).unwrap();
-        assert_eq!(serde_json::from_str::<ServerFaults>(&json).unwrap(), faults);
     }
 }

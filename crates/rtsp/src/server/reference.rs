@@ -3,26 +3,36 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use clap::value_parser;
 use measure::human::{count, plural, seconds};
-use measure::units::{BitRate, TimeSpan};
+use measure::units::TimeSpan;
 use measure::{Catalogue, Pacing, TESTER_CATALOGUE, Totals};
 
 use super::{AuthScheme, MulticastConfig, Server, ServerConfig, ServerFaults, Transports};
+use kit::faults::FaultSet as _;
 use kit::media::rtp::ServedStream;
+use kit::reference::heading::{FAULTS, MEDIA, OUTPUT, SERVICE};
 use kit::reference::{
-    Demo, Flag, FlagValue, Flags, Occurrence, ReferenceServer, RunningServer, Second, Section,
-    ServerSettings, Tally, check_parse, common, to_line,
+    Demo, OwnFlags, Port, ReferenceServer, RunningServer, Second, ServerFlags, ServerSettings,
+    SettingsResult, Tally, VideoFlags, to_line,
 };
-use mediagen::frame_rate::FrameRate;
 use session::{Record, Session};
 
 pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
     about: "RTSP, with H.264 and optional audio over UDP and TCP",
     aliases: &[],
-    flags: FLAGS,
+    port: Port {
+        help: "Port to listen on; 0 for any free port",
+        default: "8554",
+        many: false,
+    },
+    tls: true,
+    max_sessions: "20000",
+    report: "Write what was really sent in each stream of each session to this file, as lines of \
+             JSON; the last line says how well packets kept their schedule",
+    flags: OwnFlags::of::<RtspFlags>(),
     own_descriptor_tables: false,
-    read,
     demo: Some(Demo {
         url: "rtsp://127.0.0.1:{port}/demo",
         clients: 500,
@@ -30,256 +40,122 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     }),
 };
 
-const FLAGS: &[Flag] = {
-    use Section::{Faults, Listening, Media, Output, Service};
-    &[
-        Flag::new(
-            Listening,
-            common::PORT,
-            FlagValue::Number("PORT", 0, 65_535),
-            "Port to listen on; 0 for any free port",
-        )
-        .default("8554"),
-        Flag::new(
-            Listening,
-            common::LISTEN,
-            FlagValue::Text("ADDRESS", check_parse::<IpAddr>),
-            "Address to listen on",
-        )
-        .default("127.0.0.1")
-        .times(Occurrence::Any),
-        Flag::new(
-            Listening,
-            common::TLS_CERT,
-            FlagValue::File,
-            "Use TLS (rtsps) on all connections, with the certificate chain of this PEM file, the \
-             server's certificate first",
-        )
-        .requires(&[common::TLS_KEY]),
-        Flag::new(
-            Listening,
-            common::TLS_KEY,
-            FlagValue::File,
-            "Private key of the certificate (PEM)",
-        )
-        .requires(&[common::TLS_CERT]),
-        Flag::new(
-            Media,
-            "streams",
-            FlagValue::Number("NUMBER", 1, 100_000),
-            "Number of streams: /stream1, /stream2 and so on [default: any path is a stream]",
-        ),
-        Flag::new(
-            Media,
-            "bitrate",
-            FlagValue::Text("RATE", check_parse::<BitRate>),
-            "Bit rate of the video",
-        )
-        .default("1Mbps"),
-        Flag::new(
-            Media,
-            "fps",
-            FlagValue::Text("NUMBER", check_parse::<FrameRate>),
-            "Frame rate of the video, such as 25 or 30000/1001",
-        )
-        .default("25"),
-        Flag::new(
-            Media,
-            "gop",
-            FlagValue::Number("NUMBER", 1, 10_000),
-            "Frames from one key frame to the next [default: two seconds]",
-        ),
-        Flag::new(
-            Media,
-            "length",
-            FlagValue::Text("TIME", check_parse::<TimeSpan>),
-            "Length of the media [default: endless]",
-        ),
-        Flag::new(Media, "audio", FlagValue::Nothing, "Add an audio stream"),
-        Flag::new(
-            Media,
-            "mtu",
-            FlagValue::Number("BYTES", 100, 65_000),
-            "Maximum RTP payload, in bytes",
-        )
-        .default("1400"),
-        Flag::new(
-            Service,
-            "transports",
-            FlagValue::OneOf(
-                "TRANSPORTS",
-                &[
-                    ("any", "As requested by the client"),
-                    ("udp", "UDP only"),
-                    ("tcp", "Interleaved only"),
-                ],
-            ),
-            "Transports to serve; others are refused with 461",
-        )
-        .default("any"),
-        Flag::new(
-            Service,
-            "multicast",
-            FlagValue::Text("GROUP", check_parse::<IpAddr>),
-            "Also serve multicast: each stream is sent once for all clients that request multicast, \
-             to a group of its own, counting up from this one. Only for clients with the same IP \
-             version. With a group for source-specific multicast, such as 232.1.1.1, the server \
-             names itself as the only source [default group: 239.255.42.1]",
-        )
-        .bare("239.255.42.1"),
-        Flag::new(
-            Service,
-            "multicast-port",
-            FlagValue::Number("PORT", 0, 65_535),
-            "First port of the groups; must be even",
-        )
-        .default("5004")
-        .requires(&["multicast"]),
-        Flag::new(
-            Service,
-            "multicast-ttl",
-            FlagValue::Number("HOPS", 1, 255),
-            "TTL of the packets sent to the groups",
-        )
-        .default("1")
-        .requires(&["multicast"]),
-        Flag::new(
-            Service,
-            "allow-destination",
-            FlagValue::Text("ADDRESS", check_parse::<IpAddr>),
-            "Also send media to this address if a client requests it (may be repeated); any other \
-             address than the client's own is refused with 461, because a server that sends to any \
-             requested address can be used to attack others",
-        )
-        .times(Occurrence::Any),
-        Flag::new(
-            Media,
-            "first-seq",
-            FlagValue::Number("NUMBER", 0, 65_535),
-            "Sequence number of the first packet of each stream [default: random, seeded]",
-        ),
-        Flag::new(
-            Service,
-            "session-timeout",
-            FlagValue::Text("TIME", check_parse::<TimeSpan>),
-            "Session timeout: maximum time without a sign of life from the client",
-        )
-        .default("60s"),
-        Flag::new(
-            Service,
-            "user",
-            FlagValue::any("NAME:PASSWORD"),
-            "Require this name and password",
-        ),
-        Flag::new(
-            Service,
-            "auth",
-            FlagValue::OneOf(
-                "AUTH",
-                &[
-                    ("digest", "Digest with MD5"),
-                    ("digest-sha256", "Digest with SHA-256"),
-                    ("basic", "Basic: the password in clear text"),
-                    ("any", "Any of these"),
-                ],
-            ),
-            "Authentication scheme, with --user",
-        )
-        .default("digest")
-        .requires(&["user"]),
-        Flag::new(
-            Faults,
-            "fault",
-            FlagValue::any("FAULT"),
-            "Inject a fault, such as loss=1% (may be repeated; an unknown one lists all)",
-        )
-        .times(Occurrence::Any),
-        Flag::new(
-            Faults,
-            "seed",
-            FlagValue::Number("SEED", 0, u64::MAX),
-            "Seed of everything random",
-        )
-        .default("1"),
-        Flag::new(
-            Service,
-            common::MAX_SESSIONS,
-            FlagValue::Number("NUMBER", 1, 1_000_000),
-            common::MAX_SESSIONS_HELP,
-        )
-        .default("20000"),
-        Flag::new(
-            Output,
-            common::REPORT,
-            FlagValue::File,
-            "Write what was really sent in each stream of each session to this file, as lines of \
-             JSON; the last line says how well packets kept their schedule",
-        ),
-        Flag::new(
-            Output,
-            "log-packets",
-            FlagValue::Nothing,
-            "Add every packet that left, with its time, to each line of the report",
-        )
-        .requires(&[common::REPORT]),
-        Flag::new(
-            Service,
-            common::NO_GSO,
-            FlagValue::Nothing,
-            "Send each datagram separately, instead of several at once that the kernel segments \
-             (GSO), which a capture on the same machine shows as one packet. Costs processor time",
-        ),
-    ]
-};
+/// Flags of `serve rtsp` besides those of every server.
+#[derive(Debug, clap::Args)]
+struct RtspFlags {
+    /// Number of streams: /stream1, /stream2 and so on [default: any path is a stream]
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u32).range(1..=100_000))]
+    #[arg(help_heading = MEDIA)]
+    streams: Option<u32>,
+    #[command(flatten)]
+    video: VideoFlags,
+    /// Length of the media [default: endless]
+    #[arg(long, value_name = "TIME", help_heading = MEDIA)]
+    length: Option<TimeSpan>,
+    /// Add an audio stream
+    #[arg(long, help_heading = MEDIA)]
+    audio: bool,
+    /// Maximum RTP payload, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1400, help_heading = MEDIA)]
+    #[arg(value_parser = value_parser!(u16).range(100..=65_000))]
+    mtu: u16,
+    /// Sequence number of the first packet of each stream [default: random, seeded]
+    #[arg(long, value_name = "NUMBER", help_heading = MEDIA)]
+    first_seq: Option<u16>,
+    /// Transports to serve; others are refused with 461
+    #[arg(long, value_enum, value_name = "TRANSPORTS", default_value_t, help_heading = SERVICE)]
+    transports: Transports,
+    /// Also serve multicast: each stream is sent once for all clients that request multicast, to a
+    /// group of its own, counting up from this one. Only for clients with the same IP version. With
+    /// a group for source-specific multicast, such as 232.1.1.1, the server names itself as the only
+    /// source [default group: 239.255.42.1]
+    #[arg(long, value_name = "GROUP", num_args = 0..=1, default_missing_value = "239.255.42.1")]
+    #[arg(help_heading = SERVICE)]
+    multicast: Option<IpAddr>,
+    /// First port of the groups; must be even
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 5004,
+        requires = "multicast"
+    )]
+    #[arg(help_heading = SERVICE)]
+    multicast_port: u16,
+    /// TTL of the packets sent to the groups
+    #[arg(long, value_name = "HOPS", default_value_t = 1, requires = "multicast")]
+    #[arg(value_parser = value_parser!(u8).range(1..), help_heading = SERVICE)]
+    multicast_ttl: u8,
+    /// Also send media to this address if a client requests it (may be repeated); any other address
+    /// than the client's own is refused with 461, because a server that sends to any requested
+    /// address can be used to attack others
+    #[arg(long, value_name = "ADDRESS", help_heading = SERVICE)]
+    allow_destination: Vec<IpAddr>,
+    /// Session timeout: maximum time without a sign of life from the client
+    #[arg(long, value_name = "TIME", default_value = "60s", help_heading = SERVICE)]
+    session_timeout: TimeSpan,
+    /// Require this name and password
+    #[arg(long, value_name = "NAME:PASSWORD", value_parser = credentials, help_heading = SERVICE)]
+    user: Option<(String, String)>,
+    /// Authentication scheme, with --user
+    #[arg(
+        long,
+        value_enum,
+        value_name = "AUTH",
+        default_value_t,
+        requires = "user"
+    )]
+    #[arg(help_heading = SERVICE)]
+    auth: AuthScheme,
+    /// Send each datagram separately, instead of several at once that the kernel segments (GSO),
+    /// which a capture on the same machine shows as one packet. Costs processor time
+    #[arg(long, help_heading = SERVICE)]
+    no_gso: bool,
+    /// Inject a fault, such as loss=1% (may be repeated; an unknown one lists all)
+    #[arg(long = "fault", value_name = "FAULT", help_heading = FAULTS)]
+    faults: Vec<String>,
+    /// Add every packet that left, with its time, to each line of the report
+    #[arg(long, requires = "report", help_heading = OUTPUT)]
+    log_packets: bool,
+}
 
-fn read(flags: &Flags) -> Result<Box<dyn ServerSettings>, String> {
-    let (user, password) = match flags.text("user") {
-        None => (None, String::new()),
-        Some(text) => match text.split_once(':') {
-            Some((name, password)) if !name.is_empty() => {
-                (Some(name.to_owned()), password.to_owned())
-            }
-            _ => return Err("--user must be NAME:PASSWORD".to_owned()),
-        },
-    };
-    let mut faults = ServerFaults::default();
-    for text in flags.all("fault") {
-        faults.add(text)?;
+fn credentials(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':') {
+        Some((name, password)) if !name.is_empty() => Ok((name.to_owned(), password.to_owned())),
+        _ => Err("must be NAME:PASSWORD".to_owned()),
     }
-    Ok(Box::new(ServerConfig {
-        bitrate: flags.value("bitrate"),
-        frame_rate: flags.value("fps"),
-        gop: flags.get("gop"),
-        audio: flags.has("audio"),
-        length: flags.get("length").map(|TimeSpan(length)| length),
-        streams: flags.get("streams"),
-        mtu: flags.value("mtu"),
-        transports: match flags.text("transports") {
-            Some("udp") => Transports::Udp,
-            Some("tcp") => Transports::Tcp,
-            _ => Transports::Any,
-        },
-        multicast: flags.get("multicast").map(|group| MulticastConfig {
-            group,
-            port: flags.value("multicast-port"),
-            ttl: flags.value("multicast-ttl"),
-        }),
-        destinations: flags.values("allow-destination"),
-        user,
-        password,
-        auth: match flags.text("auth") {
-            Some("digest-sha256") => AuthScheme::DigestSha256,
-            Some("basic") => AuthScheme::Basic,
-            Some("any") => AuthScheme::Any,
-            _ => AuthScheme::Digest,
-        },
-        session_timeout: flags.value::<TimeSpan>("session-timeout").0,
-        seed: flags.value("seed"),
-        first_seq: flags.get("first-seq"),
-        log_packets: flags.has("log-packets"),
-        faults,
-        ..ServerConfig::default()
-    }))
+}
+
+impl ServerFlags for RtspFlags {
+    fn settings(self, seed: u64) -> SettingsResult {
+        let faults = ServerFaults::read(&self.faults)?;
+        let (user, password) = self.user.unzip();
+        Ok(Box::new(ServerConfig {
+            bitrate: self.video.bitrate,
+            frame_rate: self.video.fps,
+            gop: self.video.gop,
+            audio: self.audio,
+            length: self.length.map(|TimeSpan(length)| length),
+            streams: self.streams,
+            mtu: usize::from(self.mtu),
+            transports: self.transports,
+            multicast: self.multicast.map(|group| MulticastConfig {
+                group,
+                port: self.multicast_port,
+                ttl: self.multicast_ttl,
+            }),
+            destinations: self.allow_destination,
+            user,
+            password: password.unwrap_or_default(),
+            auth: self.auth,
+            session_timeout: self.session_timeout.0,
+            seed,
+            first_seq: self.first_seq,
+            log_packets: self.log_packets,
+            send_singly: self.no_gso,
+            faults,
+            ..ServerConfig::default()
+        }))
+    }
 }
 
 impl ServerSettings for ServerConfig {
@@ -306,6 +182,10 @@ impl RunningServer for Server {
             true => format!("rtsps://{address}/"),
             false => format!("rtsp://{address}/"),
         }
+    }
+
+    fn sends_singly(&self) -> bool {
+        self.config().send_singly
     }
 
     fn session(&self, number: u64) -> Box<dyn Session> {

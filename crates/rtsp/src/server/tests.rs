@@ -13,6 +13,7 @@ use ::session::{
     ChannelError, ChannelId, CloseReason, Context, FlowId, Flows, Input, Open, Outcome, Output,
     Port, Sinks,
 };
+use kit::faults::FaultSet as _;
 use kit::media::rtcp;
 use kit::media::rtp::{RtpFlow, ServedStream};
 

@@ -16,6 +16,7 @@ use crate::config;
 use crate::metrics::SRT;
 use crate::server::{ServedClient, Server, ServerConfig, ServerFaults};
 use kit::awaiting_publisher::{AwaitedStreams, WaitingClient};
+use kit::faults::FaultSet as _;
 use kit::media::source::SourceConfig;
 use kit::media::ts::metrics::{self as ts, TS};
 use kit::metrics::{CLIENTS, ZAPPING};

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use measure::units::{Ratio, TimeSpan};
-
 use crate::codec::handshake::Rejection;
+use kit::faults::{FaultSet, one_of, share, start_and_length, time};
 
 /// Fault in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,43 +55,27 @@ const HANDSHAKES: [(&str, HandshakeFault); 3] = [
     ("malformed", HandshakeFault::Malformed),
 ];
 
-impl ServerFaults {
-    /// One example of each fault. `handshake` has other values, too.
-    pub const KNOWN: [&str; 11] = [
-        "handshake=silent",
-        "reject=2404",
-        "lose=1%",
-        "lose-again=10%",
-        "duplicate=1%",
-        "reorder=1%",
-        "corrupt=1%",
-        "stall=5s+1s",
-        "stop=5s",
-        "silent=5s",
-        "close=5s",
-    ];
+impl FaultSet for ServerFaults {
+    fn known() -> Vec<&'static str> {
+        vec![
+            "handshake=silent",
+            "reject=2404",
+            "lose=1%",
+            "lose-again=10%",
+            "duplicate=1%",
+            "reorder=1%",
+            "corrupt=1%",
+            "stall=5s+1s",
+            "stop=5s",
+            "silent=5s",
+            "close=5s",
+        ]
+    }
 
-    /// Adds a fault in the syntax of `--fault`. It replaces an earlier one with the same name.
-    ///
-    /// # Errors
-    /// Reason why the fault is invalid, with the valid ones.
-    pub fn add(&mut self, text: &str) -> Result<(), String> {
-        let (name, value) = text.split_once('=').unwrap_or((text, ""));
-        let (name, value) = (name.trim(), value.trim());
-        let time = |text: &str| {
-            let span = text.parse::<TimeSpan>();
-            span.map(|span| span.0).map_err(|error| error.to_string())
-        };
-        let share = || {
-            let share = value.parse::<Ratio>();
-            share
-                .map(|share| share.0)
-                .map_err(|error| error.to_string())
-        };
+    fn set(&mut self, name: &str, value: &str) -> Option<Result<(), String>> {
         let flow = &mut self.flow;
-        let result = match name {
-            "handshake" => kit::reference::find_by_name(&HANDSHAKES, value)
-                .map(|fault| self.handshake = Some(fault)),
+        Some(match name {
+            "handshake" => one_of(&HANDSHAKES, value).map(|fault| self.handshake = Some(fault)),
             "reject" => match value.parse() {
                 Ok(code @ 1000..=9999) => {
                     self.reject = Some(Rejection::new(code));
@@ -100,27 +83,17 @@ impl ServerFaults {
                 }
                 _ => Err("expected a rejection code of SRT, such as 2404".to_owned()),
             },
-            "lose" => share().map(|share| flow.lose = share),
-            "lose-again" => share().map(|share| flow.lose_again = share),
-            "duplicate" => share().map(|share| flow.duplicate = share),
-            "reorder" => share().map(|share| flow.reorder = share),
-            "corrupt" => share().map(|share| flow.corrupt = share),
-            "stall" => match value.split_once('+') {
-                Some((at, length)) => time(at)
-                    .and_then(|at| Ok((at, time(length)?)))
-                    .map(|stall| flow.stall = Some(stall)),
-                None => Err("expected a start and a length, such as 5s+1s".to_owned()),
-            },
+            "lose" => share(value).map(|share| flow.lose = share),
+            "lose-again" => share(value).map(|share| flow.lose_again = share),
+            "duplicate" => share(value).map(|share| flow.duplicate = share),
+            "reorder" => share(value).map(|share| flow.reorder = share),
+            "corrupt" => share(value).map(|share| flow.corrupt = share),
+            "stall" => start_and_length(value).map(|stall| flow.stall = Some(stall)),
             "stop" => time(value).map(|after| self.stop_after = Some(after)),
             "silent" => time(value).map(|after| self.silent_after = Some(after)),
             "close" => time(value).map(|after| self.close_after = Some(after)),
-            _ => {
-                let known: Vec<String> = Self::KNOWN.iter().map(|own| format!("`{own}`")).collect();
-                let known = known.join(", ");
-                Err(format!("unknown fault; known faults are {known}"))
-            }
-        };
-        result.map_err(|error| format!("fault `{text}`: {error}"))
+            _ => return None,
+        })
     }
 }
 
@@ -131,7 +104,7 @@ mod tests {
     #[test]
     fn faults_are_parsed() {
         let mut faults = ServerFaults::default();
-        for known in ServerFaults::KNOWN {
+        for known in ServerFaults::known() {
             faults.add(known).expect("it is known");
         }
         let seconds = Duration::from_secs;

@@ -1,8 +1,9 @@
 //! Command line of the reference server, `serve srt`: its flags and its report.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use clap::value_parser;
 use measure::Catalogue;
 use measure::human::{count, plural};
 use measure::units::{BitRate, Size, TimeSpan};
@@ -13,10 +14,12 @@ use crate::arq::message_flow::MessageSource;
 use crate::config;
 use crate::crypto::Passphrase;
 use crate::url::DEFAULT_PORT;
+use kit::faults::FaultSet as _;
 use kit::media::source::SourceConfig;
+use kit::reference::heading::{FAULTS, MEDIA, SERVICE};
 use kit::reference::{
-    Demo, Flag, FlagValue, Flags, Occurrence, ReferenceServer, RunningServer, Second, Section,
-    ServerSettings, Tally, check_parse, common, to_line,
+    Demo, OwnFlags, Port, ReferenceServer, RunningServer, Second, ServerFlags, ServerSettings,
+    SettingsResult, Tally, to_line,
 };
 use session::Record;
 
@@ -25,9 +28,16 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     about: "SRT: plays a transport stream, or messages, under any stream id, and relays what \
             clients publish",
     aliases: &[],
-    flags: FLAGS,
+    port: Port {
+        help: "UDP port to listen on; 0 for any free port",
+        default: "9000",
+        many: false,
+    },
+    tls: false,
+    max_sessions: "5000",
+    report: "Write a report on each connection to this file, as JSON lines",
+    flags: OwnFlags::of::<SrtFlags>(),
     own_descriptor_tables: false,
-    read,
     demo: Some(Demo {
         url: "srt://127.0.0.1:{port}?streamid=demo",
         clients: 100,
@@ -35,163 +45,93 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     }),
 };
 
-const FLAGS: &[Flag] = {
-    use Section::{Faults, Listening, Media, Output, Service};
-    &[
-        Flag::new(
-            Listening,
-            common::PORT,
-            FlagValue::Number("PORT", 0, 65_535),
-            "UDP port to listen on; 0 for any free port",
-        )
-        .default("9000"),
-        Flag::new(
-            Listening,
-            common::LISTEN,
-            FlagValue::Text("ADDRESS", check_parse::<IpAddr>),
-            "Addresses to listen on",
-        )
-        .default("127.0.0.1")
-        .times(Occurrence::Listed),
-        Flag::new(
-            Media,
-            "streams",
-            FlagValue::Number("NUMBER", 1, 100_000),
-            "Number of streams, in addition to those that clients publish: stream1, stream2 and \
-             so on [default: any stream id is valid, and so is none]",
-        ),
-        Flag::new(
-            Media,
-            "bitrate",
-            FlagValue::Text("RATE", check_parse::<BitRate>),
-            "Bit rate of the transport stream, or of the messages",
-        )
-        .default("2Mbps"),
-        Flag::new(
-            Media,
-            "messages",
-            FlagValue::Text("SIZE", check_parse::<Size>),
-            "Carry messages instead of live media, and send messages of this size, as \
-             srt-live-transmit with transtype=file&messageapi=1 [default: live media]",
-        ),
-        Flag::new(
-            Media,
-            "unordered",
-            FlagValue::Nothing,
-            "Allow messages to be delivered before others that are missing",
-        )
-        .requires(&["messages"]),
-        Flag::new(
-            Media,
-            "message-ttl",
-            FlagValue::Text("TIME", check_parse::<TimeSpan>),
-            "Time after which a message is dropped that the client has not acknowledged [default: \
-             never]",
-        )
-        .requires(&["messages"]),
-        Flag::new(
-            Media,
-            "length",
-            FlagValue::Text("TIME", check_parse::<TimeSpan>),
-            "Length of the media [default: endless]",
-        ),
-        Flag::new(
-            Service,
-            "latency",
-            FlagValue::Text("TIME", check_parse::<TimeSpan>),
-            "Minimum latency",
-        )
-        .default("120ms"),
-        Flag::new(
-            Service,
-            "passphrase",
-            FlagValue::Text("WORDS", |text| match Passphrase::new(text) {
-                Ok(_) => Ok(()),
-                Err(error) => Err(error.to_string()),
-            }),
-            "Passphrase that callers need [default: no encryption]",
-        ),
-        Flag::new(
-            Faults,
-            "fault",
-            FlagValue::any("FAULT"),
-            "Inject a fault; may be repeated: handshake=silent (or unfinished, malformed), \
-             reject=2404 (or another code), lose=1% (of first transmissions), lose-again=10% (of \
-             retransmissions), duplicate=1%, reorder=1%, corrupt=1%, stall=5s+1s, stop=5s (no more \
-             media), silent=5s (no packets at all), close=5s",
-        )
-        .times(Occurrence::Any),
-        Flag::new(
-            Faults,
-            "seed",
-            FlagValue::Number("SEED", 0, u64::MAX),
-            "Seed of everything random",
-        )
-        .default("1"),
-        Flag::new(
-            Service,
-            common::MAX_SESSIONS,
-            FlagValue::Number("NUMBER", 1, 1_000_000),
-            common::MAX_SESSIONS_HELP,
-        )
-        .default("5000"),
-        Flag::new(
-            Output,
-            common::REPORT,
-            FlagValue::File,
-            "Write a report on each connection to this file, as JSON lines",
-        ),
-    ]
-};
-
-fn read(flags: &Flags) -> Result<Box<dyn ServerSettings>, String> {
-    let mut faults = ServerFaults::default();
-    for text in flags.all("fault") {
-        faults.add(text)?;
-    }
-    let TimeSpan(latency) = flags.value("latency");
-    if latency > Duration::from_millis(config::LATENCY_MAX_MS) {
-        let most = config::LATENCY_MAX_MS;
-        return Err(format!("--latency is at most {most}ms"));
-    }
-    let source = SourceConfig {
-        bitrate: flags.get("bitrate"),
-        ..SourceConfig::default()
-    };
-    let messages = messages(flags, &source)?;
-    if messages.is_none() {
-        config::check_source(&source)?;
-    }
-    let passphrase = flags.text("passphrase").map(Passphrase::new);
-    Ok(Box::new(ServerConfig {
-        source,
-        messages,
-        streams: flags.get("streams"),
-        length: flags.get("length").map(|TimeSpan(length)| length),
-        latency,
-        passphrase: passphrase.transpose().map_err(|error| error.to_string())?,
-        faults,
-        seed: flags.value("seed"),
-        ..ServerConfig::default()
-    }))
+/// Flags of `serve srt` besides those of every server.
+#[derive(Debug, clap::Args)]
+struct SrtFlags {
+    /// Number of streams, in addition to those that clients publish: stream1, stream2 and so on
+    /// [default: any stream id is valid, and so is none]
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u32).range(1..=100_000))]
+    #[arg(help_heading = MEDIA)]
+    streams: Option<u32>,
+    /// Bit rate of the transport stream, or of the messages
+    #[arg(long, value_name = "RATE", default_value = "2Mbps", help_heading = MEDIA)]
+    bitrate: BitRate,
+    /// Carry messages instead of live media, and send messages of this size, as srt-live-transmit
+    /// with transtype=file&messageapi=1 [default: live media]
+    #[arg(long, value_name = "SIZE", help_heading = MEDIA)]
+    messages: Option<Size>,
+    /// Allow messages to be delivered before others that are missing
+    #[arg(long, requires = "messages", help_heading = MEDIA)]
+    unordered: bool,
+    /// Time after which a message is dropped that the client has not acknowledged [default: never]
+    #[arg(long, value_name = "TIME", requires = "messages", help_heading = MEDIA)]
+    message_ttl: Option<TimeSpan>,
+    /// Length of the media [default: endless]
+    #[arg(long, value_name = "TIME", help_heading = MEDIA)]
+    length: Option<TimeSpan>,
+    /// Minimum latency
+    #[arg(long, value_name = "TIME", default_value = "120ms", help_heading = SERVICE)]
+    latency: TimeSpan,
+    /// Passphrase that callers need [default: no encryption]
+    #[arg(long, value_name = "WORDS", help_heading = SERVICE)]
+    #[arg(value_parser = |text: &str| Passphrase::new(text))]
+    passphrase: Option<Passphrase>,
+    /// Inject a fault; may be repeated: handshake=silent (or unfinished, malformed), reject=2404
+    /// (or another code), lose=1% (of first transmissions), lose-again=10% (of retransmissions),
+    /// duplicate=1%, reorder=1%, corrupt=1%, stall=5s+1s, stop=5s (no more media), silent=5s (no
+    /// packets at all), close=5s
+    #[arg(long = "fault", value_name = "FAULT", help_heading = FAULTS)]
+    faults: Vec<String>,
 }
 
-fn messages(flags: &Flags, source: &SourceConfig) -> Result<Option<MessageSource>, String> {
-    let Some(size) = flags.get::<Size>("messages") else {
-        return Ok(None);
-    };
-    config::check_message_size(size).map_err(|text| format!("--messages {text}"))?;
-    config::check_messages_source(source)?;
-    let ttl = flags.get("message-ttl").map(|TimeSpan(ttl)| ttl);
-    if ttl.is_some_and(|ttl| ttl.is_zero()) {
-        return Err("--message-ttl must be longer than 0s".to_owned());
+impl SrtFlags {
+    fn messages(&self, source: &SourceConfig) -> Result<Option<MessageSource>, String> {
+        let Some(size) = self.messages else {
+            return Ok(None);
+        };
+        config::check_message_size(size).map_err(|text| format!("--messages {text}"))?;
+        config::check_messages_source(source)?;
+        let ttl = self.message_ttl.map(|TimeSpan(ttl)| ttl);
+        if ttl.is_some_and(|ttl| ttl.is_zero()) {
+            return Err("--message-ttl must be longer than 0s".to_owned());
+        }
+        Ok(Some(MessageSource {
+            size: usize::try_from(size.0).unwrap_or(usize::MAX),
+            bits_per_second: source.generated_bitrate(),
+            in_order: !self.unordered,
+            ttl,
+        }))
     }
-    Ok(Some(MessageSource {
-        size: usize::try_from(size.0).unwrap_or(usize::MAX),
-        bits_per_second: source.generated_bitrate(),
-        in_order: !flags.has("unordered"),
-        ttl,
-    }))
+}
+
+impl ServerFlags for SrtFlags {
+    fn settings(self, seed: u64) -> SettingsResult {
+        let faults = ServerFaults::read(&self.faults)?;
+        let TimeSpan(latency) = self.latency;
+        if latency > Duration::from_millis(config::LATENCY_MAX_MS) {
+            let most = config::LATENCY_MAX_MS;
+            return Err(format!("--latency is at most {most}ms"));
+        }
+        let source = SourceConfig {
+            bitrate: Some(self.bitrate),
+            ..SourceConfig::default()
+        };
+        let messages = self.messages(&source)?;
+        if messages.is_none() {
+            config::check_source(&source)?;
+        }
+        Ok(Box::new(ServerConfig {
+            source,
+            messages,
+            streams: self.streams,
+            length: self.length.map(|TimeSpan(length)| length),
+            latency,
+            passphrase: self.passphrase,
+            faults,
+            seed,
+            ..ServerConfig::default()
+        }))
+    }
 }
 
 impl ServerSettings for ServerConfig {

@@ -11,13 +11,6 @@ pub(super) const TESTER: &str = "Tester";
 /// Runs over several machines.
 pub(super) const RUNNERS: &str = "Runners";
 pub(super) const OUTPUT: &str = "Output";
-/// Addresses that a server listens on.
-pub(super) const LISTENING: &str = "Listening";
-/// Behaviour of a server towards its clients.
-pub(super) const SERVICE: &str = "Service";
-/// Faults that a server injects.
-pub(super) const FAULTS: &str = "Faults";
-
 macro_rules! environment {
     () => {
         "\

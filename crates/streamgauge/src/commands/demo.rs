@@ -6,7 +6,6 @@ use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::time::Duration;
 
 use kit::descriptor;
-use kit::reference::Flags;
 use measure::units::TimeSpan;
 use protocols::{PROTOCOLS, Protocol};
 use scenario::{OneLiner, Ready, Scenario, Server, ServerStart};
@@ -35,15 +34,13 @@ pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Fai
         None => shown.bitrate.to_owned(),
     };
     // Invalid flags are reported here, before a server is launched with them.
-    let flags = Flags::defaults(reference.flags)
-        .set("fault", arguments.faults.clone())
-        .set("bitrate", vec![bitrate.clone()]);
-    (reference.read)(&flags).map_err(Failure::bad)?;
+    let flags = server_flags(arguments, &bitrate);
+    reference.parse(&flags).map_err(Failure::bad)?;
     let port = free_port(protocol.transport)?;
     let clients = arguments.clients.unwrap_or(shown.clients);
     let url = shown.url.replace("{port}", &port.to_string());
     let mut scenario = scenario(arguments, url, clients)?;
-    scenario.server = Some(server(arguments, protocol, port, &bitrate)?);
+    scenario.server = Some(reference_server(protocol, port, flags)?);
     let transport = arguments.transport.map(args::Transport::name);
     let transport = transport.map(|name| format!(", over {name}"));
     console.say(&format!(
@@ -104,18 +101,13 @@ fn scenario(arguments: &args::Demo, url: String, clients: u32) -> Result<Scenari
     Ok(scenario)
 }
 
-fn server(
-    arguments: &args::Demo,
-    protocol: &Protocol,
-    port: u16,
-    bitrate: &str,
-) -> Result<Server, Failure> {
-    let mut with = vec!["--bitrate".to_owned(), bitrate.to_owned()];
-    with.extend(["--seed".to_owned(), arguments.seed.to_string()]);
+fn server_flags(arguments: &args::Demo, bitrate: &str) -> Vec<String> {
+    let mut flags = vec!["--bitrate".to_owned(), bitrate.to_owned()];
+    flags.extend(["--seed".to_owned(), arguments.seed.to_string()]);
     for fault in &arguments.faults {
-        with.extend(["--fault".to_owned(), fault.clone()]);
+        flags.extend(["--fault".to_owned(), fault.clone()]);
     }
-    reference_server(protocol, port, with)
+    flags
 }
 
 /// Returns this program as a reference server in a process of its own, so that it is observed like

@@ -1,8 +1,7 @@
 //! Faults that the reference server injects.
 
-use measure::units::Ratio;
-
 use crate::sdp::MediaKind;
+use kit::faults::{FaultSet, one_of, share};
 use kit::media::rtp::Faults;
 
 /// Stage at which the server falls silent.
@@ -46,26 +45,15 @@ pub struct ServerFaults {
     pub silent: Option<Silence>,
 }
 
-impl ServerFaults {
-    /// Examples of the faults that exist in addition to those of [`Faults`].
-    pub const KNOWN: [&str; 3] = ["loss-again=10%", "answer=503", "silent=http"];
+impl FaultSet for ServerFaults {
+    fn known() -> Vec<&'static str> {
+        let own = ["loss-again=10%", "answer=503", "silent=http"];
+        Faults::EXAMPLES.into_iter().chain(own).collect()
+    }
 
-    /// Adds one fault, written as for `--fault`. It replaces an earlier one of the same name.
-    ///
-    /// # Errors
-    /// The fault is unknown (the text lists all of them), or its value is invalid.
-    pub fn add(&mut self, text: &str) -> Result<(), String> {
-        let (name, value) = text.split_once('=').unwrap_or((text, ""));
-        let (name, value) = (name.trim(), value.trim());
-        let result = match name {
-            "loss-again" => match value.parse::<Ratio>() {
-                Ok(Ratio(share)) if share <= 1.0 => {
-                    self.retransmission_loss = share;
-                    Ok(())
-                }
-                Ok(_) => Err(format!("`{value}` is more than 100%")),
-                Err(error) => Err(error.to_string()),
-            },
+    fn set(&mut self, name: &str, value: &str) -> Option<Result<(), String>> {
+        Some(match name {
+            "loss-again" => share(value).map(|share| self.retransmission_loss = share),
             "answer" => match value.parse() {
                 Ok(status @ 400..=599) => {
                     self.answer = Some(status);
@@ -73,18 +61,13 @@ impl ServerFaults {
                 }
                 _ => Err("must be an HTTP status from 400 to 599".to_owned()),
             },
-            "silent" => kit::reference::find_by_name(&SILENCES, value)
-                .map(|silence| self.silent = Some(silence)),
-            _ => self.media.set(name, value).unwrap_or_else(|| {
-                let known = Faults::EXAMPLES.iter().chain(&Self::KNOWN);
-                let known: Vec<String> = known.map(|own| format!("`{own}`")).collect();
-                let known = known.join(", ");
-                Err(format!("unknown fault; known faults are {known}"))
-            }),
-        };
-        result.map_err(|error| format!("fault `{text}`: {error}"))
+            "silent" => one_of(&SILENCES, value).map(|silence| self.silent = Some(silence)),
+            _ => return self.media.set(name, value),
+        })
     }
+}
 
+impl ServerFaults {
     /// Returns true if media of this kind is not sent.
     pub(super) fn silences(&self, kind: MediaKind) -> bool {
         match self.silent {
@@ -116,7 +99,7 @@ mod tests {
     #[test]
     fn faults_parse_in_their_written_form() {
         let mut faults = ServerFaults::default();
-        for known in Faults::EXAMPLES.iter().chain(&ServerFaults::KNOWN) {
+        for known in ServerFaults::known() {
             faults.add(known).expect("it is known");
         }
         assert_eq!((faults.media.loss, faults.retransmission_loss), (0.01, 0.1));

@@ -1,20 +1,21 @@
 //! Flags, report and status line of `serve webrtc`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use clap::value_parser;
 use measure::Catalogue;
 use measure::human::{count, plural};
-use measure::units::{BitRate, TimeSpan};
-use mediagen::frame_rate::FrameRate;
+use measure::units::TimeSpan;
 use serde::Serialize;
 
 use super::{ListenerCounts, SentCounts, ServedPeer, Server, ServerConfig, ServerFaults};
+use kit::faults::FaultSet as _;
 use kit::http1::is_value;
-use kit::media::source::SourceConfig;
+use kit::reference::heading::{FAULTS, MEDIA, SERVICE};
 use kit::reference::{
-    Demo, Flag, FlagValue, Flags, Occurrence, ReferenceServer, RunningServer, Second, Section,
-    ServerSettings, Tally, check_parse, common, to_line,
+    Demo, OwnFlags, Port, ReferenceServer, RunningServer, Second, ServerFlags, ServerSettings,
+    SettingsResult, Tally, VideoFlags, to_line,
 };
 use session::{Record, Session};
 
@@ -22,9 +23,16 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     title: "reference server",
     about: "WebRTC: plays H.264 or WHIP streams over WHEP; has rooms for clients of Janus",
     aliases: &["whep", "whip", "janus"],
-    flags: FLAGS,
+    port: Port {
+        help: "Port to listen on: TCP for WHIP, WHEP and rooms, UDP for media; 0 for any free port",
+        default: "8889",
+        many: false,
+    },
+    tls: true,
+    max_sessions: "60000",
+    report: "Write a report on each session to this file, as JSON lines",
+    flags: OwnFlags::of::<WebRtcFlags>(),
     own_descriptor_tables: false,
-    read,
     demo: Some(Demo {
         url: "whep+http://127.0.0.1:{port}/whep/demo",
         clients: 100,
@@ -32,161 +40,62 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
     }),
 };
 
-const FLAGS: &[Flag] = {
-    use Section::{Faults, Listening, Media, Output, Service};
-    &[
-        Flag::new(
-            Listening,
-            common::PORT,
-            FlagValue::Number("PORT", 0, 65_535),
-            "Port to listen on: TCP for WHIP, WHEP and rooms, UDP for media; 0 for any free \
-             port",
-        )
-        .default("8889"),
-        Flag::new(
-            Listening,
-            common::LISTEN,
-            FlagValue::Text("ADDRESS", check_parse::<IpAddr>),
-            "Addresses to listen on",
-        )
-        .default("127.0.0.1")
-        .times(Occurrence::Listed),
-        Flag::new(
-            Listening,
-            common::TLS_CERT,
-            FlagValue::File,
-            "Use TLS (whip+https, whep+https, janus+wss) on all connections, with the \
-             certificate chain in this file (PEM), the server's own first",
-        )
-        .requires(&[common::TLS_KEY]),
-        Flag::new(
-            Listening,
-            common::TLS_KEY,
-            FlagValue::File,
-            "Private key of that certificate (PEM)",
-        )
-        .requires(&[common::TLS_CERT]),
-        Flag::new(
-            Media,
-            "streams",
-            FlagValue::Number("NUMBER", 1, 100_000),
-            "Number of streams in addition to those that clients publish: stream1, stream2 and \
-             so on [default: every name is a stream]",
-        ),
-        Flag::new(
-            Media,
-            "bitrate",
-            FlagValue::Text("RATE", check_parse::<BitRate>),
-            "Bit rate of the video",
-        )
-        .default("1Mbps"),
-        Flag::new(
-            Media,
-            "fps",
-            FlagValue::Text("NUMBER", check_parse::<FrameRate>),
-            "Frame rate of the video, such as 25 or 30000/1001",
-        )
-        .default("25"),
-        Flag::new(
-            Media,
-            "gop",
-            FlagValue::Number("NUMBER", 1, 10_000),
-            "Frames from one key frame to the next [default: those of two seconds]",
-        ),
-        Flag::new(
-            Media,
-            "length",
-            FlagValue::Text("TIME", check_parse::<TimeSpan>),
-            "Length of the media; the server then says goodbye (BYE) [default: endless]",
-        ),
-        Flag::new(
-            Media,
-            "audio",
-            FlagValue::Nothing,
-            "Add a G.711 audio stream",
-        ),
-        Flag::new(
-            Service,
-            "token",
-            FlagValue::Text("TOKEN", check_token),
-            "Token that clients must present (Authorization: Bearer) [default: none]",
-        ),
-        Flag::new(
-            Service,
-            "sessions",
-            FlagValue::Number("NUMBER", 1, 60_000),
-            "Maximum number of concurrent sessions; further ones are refused with 503",
-        )
-        .default("10000"),
-        Flag::new(
-            Service,
-            "transport-cc",
-            FlagValue::Nothing,
-            "Use transport-wide congestion control: number the packets of each transport, count \
-             the arrivals that players report, and report arrivals to publishers",
-        ),
-        Flag::new(
-            Faults,
-            "fault",
-            FlagValue::any("FAULT"),
-            "Inject a fault, such as loss=1% (may be repeated; the error for an unknown fault \
-             lists all)",
-        )
-        .times(Occurrence::Any),
-        Flag::new(
-            Faults,
-            "seed",
-            FlagValue::Number("SEED", 0, u64::MAX),
-            "Seed of everything random",
-        )
-        .default("1"),
-        Flag::new(
-            Service,
-            common::MAX_SESSIONS,
-            FlagValue::Number("NUMBER", 1, 1_000_000),
-            common::MAX_SESSIONS_HELP,
-        )
-        .default("60000"),
-        Flag::new(
-            Output,
-            common::REPORT,
-            FlagValue::File,
-            "Write a report on each session to this file, as JSON lines",
-        ),
-    ]
-};
-
-fn check_token(text: &str) -> Result<(), String> {
-    let plain = is_value(text) && !text.is_empty() && !text.contains([' ', '\t']);
-    plain
-        .then_some(())
-        .ok_or_else(|| "must be one word, without spaces or control characters".to_owned())
+/// Flags of `serve webrtc` besides those of every server.
+#[derive(Debug, clap::Args)]
+struct WebRtcFlags {
+    /// Number of streams in addition to those that clients publish: stream1, stream2 and so on
+    /// [default: every name is a stream]
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u32).range(1..=100_000))]
+    #[arg(help_heading = MEDIA)]
+    streams: Option<u32>,
+    #[command(flatten)]
+    video: VideoFlags,
+    /// Length of the media; the server then says goodbye (BYE) [default: endless]
+    #[arg(long, value_name = "TIME", help_heading = MEDIA)]
+    length: Option<TimeSpan>,
+    /// Add a G.711 audio stream
+    #[arg(long, help_heading = MEDIA)]
+    audio: bool,
+    /// Token that clients must present (Authorization: Bearer) [default: none]
+    #[arg(long, value_name = "TOKEN", value_parser = token, help_heading = SERVICE)]
+    token: Option<String>,
+    /// Maximum number of concurrent sessions; further ones are refused with 503
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000, help_heading = SERVICE)]
+    #[arg(value_parser = value_parser!(u16).range(1..=60_000))]
+    sessions: u16,
+    /// Use transport-wide congestion control: number the packets of each transport, count the
+    /// arrivals that players report, and report arrivals to publishers
+    #[arg(long, help_heading = SERVICE)]
+    transport_cc: bool,
+    /// Inject a fault, such as loss=1% (may be repeated; the error for an unknown fault lists all)
+    #[arg(long = "fault", value_name = "FAULT", help_heading = FAULTS)]
+    faults: Vec<String>,
 }
 
-fn read(flags: &Flags) -> Result<Box<dyn ServerSettings>, String> {
-    let mut faults = ServerFaults::default();
-    for text in flags.all("fault") {
-        faults.add(text)?;
+fn token(text: &str) -> Result<String, String> {
+    match is_value(text) && !text.is_empty() && !text.contains([' ', '\t']) {
+        true => Ok(text.to_owned()),
+        false => Err("must be one word, without spaces or control characters".to_owned()),
     }
-    let source = SourceConfig {
-        bitrate: flags.get("bitrate"),
-        frame_rate: flags.get("fps"),
-        gop: flags.get("gop"),
-        audio: Some(flags.has("audio")),
-        ..SourceConfig::default()
-    };
-    source.check()?;
-    Ok(Box::new(ServerConfig {
-        source,
-        streams: flags.get("streams"),
-        length: flags.get("length").map(|TimeSpan(length)| length),
-        token: flags.text("token").map(str::to_owned),
-        sessions_max: flags.value("sessions"),
-        transport_cc: flags.has("transport-cc"),
-        faults,
-        seed: flags.value("seed"),
-        ..ServerConfig::default()
-    }))
+}
+
+impl ServerFlags for WebRtcFlags {
+    fn settings(self, seed: u64) -> SettingsResult {
+        let faults = ServerFaults::read(&self.faults)?;
+        let source = self.video.source(self.audio);
+        source.check()?;
+        Ok(Box::new(ServerConfig {
+            source,
+            streams: self.streams,
+            length: self.length.map(|TimeSpan(length)| length),
+            token: self.token,
+            sessions_max: usize::from(self.sessions),
+            transport_cc: self.transport_cc,
+            faults,
+            seed,
+            ..ServerConfig::default()
+        }))
+    }
 }
 
 impl ServerSettings for ServerConfig {

@@ -18,6 +18,7 @@ use crate::config::{ClientConfig, Receive};
 use crate::metrics as m;
 use ::session::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, judgements};
 use ::session::{Judgement, Outcome, Output};
+use kit::faults::FaultSet as _;
 use kit::media::rtp::metrics as rtp;
 
 const CLIENT: SessionNumber = SessionNumber(0);

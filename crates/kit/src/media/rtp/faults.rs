@@ -1,8 +1,7 @@
 //! Deliberate faults in the packets of a reference server.
 
+use crate::faults::{share, time};
 use std::time::Duration;
-
-use measure::units::{Ratio, TimeSpan};
 
 /// Deliberate faults in the packets of every stream that a reference server sends.
 ///
@@ -91,8 +90,8 @@ impl Faults {
     /// unknown.
     pub fn set(&mut self, name: &str, value: &str) -> Option<Result<(), String>> {
         Some(match name {
-            "loss" => ratio(value).map(|share| self.loss = share),
-            "duplicate" => ratio(value).map(|share| self.duplicate = share),
+            "loss" => share(value).map(|share| self.loss = share),
+            "duplicate" => share(value).map(|share| self.duplicate = share),
             "loss-burst" => {
                 share_and_count(value, "loss-burst=0.1%x5").map(|(probability, length)| {
                     self.loss_burst = Some(LossBurst {
@@ -120,33 +119,19 @@ impl Faults {
                 .ok_or_else(|| "write a stall as `stall=10s+2s`: start and length".to_owned())
                 .and_then(|(at, length)| {
                     self.stall = Some(Stall {
-                        at: duration(at)?,
+                        at: time(at)?,
                         length: delay(length)?,
                     });
                     Ok(())
                 }),
-            "stop" => duration(value).map(|after| self.stop_after = Some(after)),
+            "stop" => time(value).map(|after| self.stop_after = Some(after)),
             _ => return None,
         })
     }
 }
 
-fn ratio(text: &str) -> Result<f64, String> {
-    match text.parse::<Ratio>() {
-        Ok(Ratio(share)) if share <= 1.0 => Ok(share),
-        Ok(_) => Err(format!("`{text}` is more than 100%")),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    text.parse::<TimeSpan>()
-        .map(|span| span.0)
-        .map_err(|error| error.to_string())
-}
-
 fn delay(text: &str) -> Result<Duration, String> {
-    duration(text).and_then(|delay| {
+    time(text).and_then(|delay| {
         if delay > DELAY_MAX {
             Err(format!(
                 "`{text}` is longer than the maximum delay, {DELAY_MAX:?}"
@@ -159,7 +144,7 @@ fn delay(text: &str) -> Result<Duration, String> {
 
 /// Parses a share and a number of packets, such as `1%x3`.
 fn share_and_count(text: &str, example: &str) -> Result<(f64, u32), String> {
-    let (share, number) = text
+    let (part, number) = text
         .split_once('x')
         .ok_or_else(|| format!("`{text}`: write a share and a count, as in `{example}`"))?;
     let packets = number
@@ -167,5 +152,5 @@ fn share_and_count(text: &str, example: &str) -> Result<(f64, u32), String> {
         .ok()
         .filter(|packets| (1..=PACKETS_MAX).contains(packets))
         .ok_or_else(|| format!("`{number}` is not a number of packets from 1 to {PACKETS_MAX}"))?;
-    Ok((ratio(share)?, packets))
+    Ok((share(part)?, packets))
 }

@@ -157,7 +157,10 @@ impl TrialContext<'_> {
 
     /// Returns the flags of a trial's server, which writes its report to `report`.
     fn flags(&self, trial: &Declared, report: &Path) -> Result<Vec<String>, Failure> {
-        let own = trial.server.iter().map(|flag| self.filled(flag));
+        let own = trial
+            .server
+            .split_whitespace()
+            .map(|flag| self.filled(flag));
         let mut flags: Vec<String> = own.collect();
         flags.extend(["--report".to_owned(), utf8(report)?]);
         Ok(flags)

@@ -37,7 +37,8 @@ measure::metrics! {
         summary::MEDIA_ROWS;
         super::summary::TIMES;
         summary::STARTUP_ROWS;
-        super::summary::STREAM;
+        super::summary::CONTENT;
+        summary::TS_STREAM;
         summary::CODED_PICTURES;
         super::summary::ENDS;
         kit::zapping::SUMMARY;

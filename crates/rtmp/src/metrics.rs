@@ -98,6 +98,8 @@ measure::metrics! {
         super::summary::STREAM;
         kit::summary::STARTUP_ROWS;
         super::summary::FRAMES;
+        kit::summary::TIME_CODES_AHEAD;
+        super::summary::STALLS;
         kit::zapping::SUMMARY;
     }
     starts {

@@ -97,8 +97,7 @@ pub(super) const STREAM: &[SummaryRow] = &[
     ),
 ];
 
-/// Time to the first picture, delay of frames that a client of the run published, and interruptions
-/// of playback.
+/// Time to the first picture, and delay of frames that a client of the run published.
 pub(super) const FRAMES: &[SummaryRow] = &[
     SummaryRow::distribution(
         &[
@@ -120,26 +119,18 @@ pub(super) const FRAMES: &[SummaryRow] = &[
             "{frame_loss}   {frames_published-frames_delivered} of {frames_published} missing",
         )],
     ),
-    SummaryRow::text(
-        "time_codes_ahead",
-        &[
-            RowCondition::Above("frames_published"),
-            RowCondition::Above("time_codes_ahead"),
-        ],
-        &[Part::Text(
-            "{time_codes_ahead} frames arrived before they were sent: the clocks differ",
-        )],
-    ),
-    SummaryRow::text(
-        "stalls",
-        &[RowCondition::Above("frames")],
-        &[
-            Part::Text("{stalls}"),
-            Part::IfData("longest_gap", "; longest gap {longest_gap.max}"),
-            Part::IfData(
-                "playout_buffer",
-                "; no stall with a playout buffer of {playout_buffer.max}",
-            ),
-        ],
-    ),
 ];
+
+/// Stalls of playback.
+pub(super) const STALLS: &[SummaryRow] = &[SummaryRow::text(
+    "stalls",
+    &[RowCondition::Above("frames")],
+    &[
+        Part::Text("{stalls}"),
+        Part::IfData("longest_gap", "; longest gap {longest_gap.max}"),
+        Part::IfData(
+            "playout_buffer",
+            "; no stall with a playout buffer of {playout_buffer.max}",
+        ),
+    ],
+)];

@@ -138,12 +138,14 @@ measure::metrics! {
         /// Bit rate of the media payload sent, over all streams that the population publishes.
         "sent_bitrate", BitsPerSecond, "", Rate(SENT_BYTES, 8);
     }    summary {
-        super::summary::PUBLISHED;
-        super::summary::NO_MEDIA;
+        summary::RTP_PUBLISHED;
+        summary::NO_RTP;
         summary::MEDIA_ROWS;
         super::summary::ARRIVAL_TIMES;
         summary::STARTUP_ROWS;
-        super::summary::FRAMES;
+        summary::CODED_PICTURES;
+        summary::TIME_CODES_AHEAD;
+        summary::STALLS;
         kit::zapping::SUMMARY;
     }
     starts {

@@ -155,7 +155,8 @@ measure::metrics! {
         summary::MEDIA_ROWS;
         super::summary::PACKETS;
         summary::STARTUP_ROWS;
-        super::summary::STREAM;
+        super::summary::CONTENT;
+        summary::TS_STREAM;
         summary::CODED_PICTURES;
         kit::zapping::SUMMARY;
     }

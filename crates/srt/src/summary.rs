@@ -127,72 +127,13 @@ pub(super) const PACKETS: &[SummaryRow] = &[
     ),
 ];
 
-/// Integrity of the stream, time to the first picture, and delay of media.
-pub(super) const STREAM: &[SummaryRow] = &[
-    SummaryRow::text(
-        "content",
-        &[RowCondition::Above("ts_packets")],
-        &[Part::List(&[
-            ("foreign", "{:foreign datagram|foreign datagrams}"),
-            ("damaged", "{} damaged"),
-            ("stray_packets", "{:stray packet|stray packets}"),
-        ])],
-    ),
-    SummaryRow::text(
-        "stream",
-        &[RowCondition::Above("ts_packets")],
-        &[Part::ListOr(
-            &[
-                ("sync_losses", "{:sync loss|sync losses}"),
-                ("continuity_errors", "{:continuity error|continuity errors}"),
-                ("transport_errors", "{:transport error|transport errors}"),
-                ("table_errors", "{:table error|table errors}"),
-                ("pcr_jumps", "{:PCR jump|PCR jumps}"),
-                ("malformed", "{:malformed packet|malformed packets}"),
-            ],
-            "in sync, without errors",
-        )],
-    ),
-    SummaryRow::text(
-        "random_access_delay",
-        &[
-            RowCondition::Above("ts_packets"),
-            RowCondition::NoData("random_access_delay"),
-            RowCondition::StartedAfterWarmUp,
-        ],
-        &[Part::Text("no data: no random-access point received")],
-    ),
-    SummaryRow::distribution(
-        &[
-            RowCondition::Above("ts_packets"),
-            RowCondition::HasData("random_access_delay"),
-        ],
-        "random_access_delay",
-        "p50",
-    ),
-    SummaryRow::text(
-        "streams_silent",
-        &[RowCondition::Above("streams_silent")],
-        &[Part::Text(
-            "{streams_silent:stream|streams} without video or audio, while the rest arrived",
-        )],
-    ),
-    SummaryRow::distribution(
-        &[
-            RowCondition::Above("ts_packets"),
-            RowCondition::HasData("datagram_delay"),
-        ],
-        "datagram_delay",
-        "p50",
-    ),
-    SummaryRow::text(
-        "stamps_ahead",
-        &[
-            RowCondition::Above("ts_packets"),
-            RowCondition::Above("stamps_ahead"),
-        ],
-        &[Part::Text(
-            "{stamps_ahead} datagrams arrived before they were sent: the clocks differ",
-        )],
-    ),
-];
+/// Content of the streams, as far as it was checked.
+pub(super) const CONTENT: &[SummaryRow] = &[SummaryRow::text(
+    "content",
+    &[RowCondition::Above("ts_packets")],
+    &[Part::List(&[
+        ("foreign", "{:foreign datagram|foreign datagrams}"),
+        ("damaged", "{} damaged"),
+        ("stray_packets", "{:stray packet|stray packets}"),
+    ])],
+)];

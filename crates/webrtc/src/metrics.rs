@@ -173,12 +173,13 @@ measure::metrics! {
     summary {
         super::summary::PEERS;
         super::summary::UNKNOWN;
-        super::summary::PUBLISHED;
-        super::summary::NO_MEDIA;
+        summary::RTP_PUBLISHED;
+        summary::NO_RTP;
         summary::MEDIA_ROWS;
         super::summary::RECEIVED;
         summary::STARTUP_ROWS;
-        super::summary::PLAYING;
+        summary::CODED_PICTURES;
+        summary::STALLS;
         kit::zapping::SUMMARY;
     }
     starts {

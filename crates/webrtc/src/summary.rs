@@ -28,49 +28,6 @@ pub(super) const UNKNOWN: &[SummaryRow] = &[SummaryRow::text(
     )],
 )];
 
-/// Rows of a population that publishes.
-pub(super) const PUBLISHED: &[SummaryRow] = &[
-    SummaryRow::text(
-        "sent_bitrate",
-        &[RowCondition::Above("sent_packets")],
-        &[Part::Text(
-            "{sent_bitrate} of media; {sent_frames} frames in {sent_packets} packets",
-        )],
-    ),
-    SummaryRow::distribution(
-        &[RowCondition::Above("sent_packets")],
-        "publish_delay",
-        "p50",
-    ),
-    SummaryRow::text(
-        "reported_lost",
-        &[
-            RowCondition::Above("sent_packets"),
-            RowCondition::Above("receiver_reports"),
-        ],
-        &[Part::Text(
-            "{reported_lost:packet|packets}, in receiver reports of the server",
-        )],
-    ),
-    SummaryRow::end(&[
-        RowCondition::Above("sent_packets"),
-        RowCondition::NotAbove("expected"),
-    ]),
-];
-
-/// Row of a population that received no packet.
-pub(super) const NO_MEDIA: &[SummaryRow] = &[
-    SummaryRow::text(
-        "media",
-        &[RowCondition::Zero("expected")],
-        &[Part::Text("none received")],
-    ),
-    SummaryRow::end(&[
-        RowCondition::Zero("expected"),
-        RowCondition::NotAbove("bitrate"),
-    ]),
-];
-
 /// Jitter, retransmissions, speaker switches and slow links.
 pub(super) const RECEIVED: &[SummaryRow] = &[
     SummaryRow::distribution(&[RowCondition::HasData("jitter")], "jitter", "mean"),
@@ -101,30 +58,5 @@ pub(super) const RECEIVED: &[SummaryRow] = &[
             "{slow_link_lost} packets lost: {slow_downlinks} slow links to clients, \
              {slow_uplinks} from clients",
         )],
-    ),
-];
-
-/// Delay of frames from our own publishers, lost frames, and stalls of playback.
-pub(super) const PLAYING: &[SummaryRow] = &[
-    SummaryRow::distribution(
-        &[RowCondition::Above("frames_published")],
-        "frame_delay",
-        "p50",
-    ),
-    SummaryRow::text(
-        "frame_loss",
-        &[RowCondition::Above("frames_published")],
-        &[Part::Text(
-            "{frame_loss}   {frames_published-frames_delivered} of {frames_published} missing or \
-             incomplete",
-        )],
-    ),
-    SummaryRow::text(
-        "stalls",
-        &[RowCondition::Above("stalls")],
-        &[
-            Part::Text("{stalls}"),
-            Part::IfData("longest_gap", "; longest gap {longest_gap.max}"),
-        ],
     ),
 ];

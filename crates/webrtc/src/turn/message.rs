@@ -1,7 +1,7 @@
 //! STUN messages as TURN uses them (RFC 8489, 5; RFC 8656, 17 and 18).
 //!
-//! The ICE agent has its own parser. It knows the attributes of ICE, but not those of requests to a
-//! TURN server.
+//! The ICE agent has its own codec, which cannot write the attributes of requests to a TURN server,
+//! or take transaction ids from a seed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

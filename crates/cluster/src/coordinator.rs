@@ -394,7 +394,8 @@ fn fits(scenario: &Scenario) -> Result<(), ClusterError> {
     let populations = || scenario.populations.iter();
     if populations().any(|one| {
         one.config
-            .media()
+            .facts()
+            .media
             .is_some_and(|media| media.receiver.is_some())
     }) {
         return refused(

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use kit::http1::{self, AdditionalFields, Url, Version};
+use kit::keys::{KeyError, check_positive};
 use kit::redirect_policy::RedirectPolicy;
 use kit::viewer::ServedWell;
 use kit::zapping::Zap;
@@ -116,17 +117,13 @@ const RESERVED_HEADERS: [&str; 6] = [
 
 impl ClientConfig {
     /// Checks that the values are consistent. Otherwise returns the wrong key and the reason.
-    pub fn check(&self) -> Result<(), (&'static str, String)> {
-        for (key, span) in [
+    pub fn check(&self) -> Result<(), KeyError> {
+        check_positive([
             ("connect_timeout", self.connect_timeout),
             ("request_timeout", self.request_timeout),
             ("no_media", self.no_media),
             ("silence", self.silence),
-        ] {
-            if span.0.is_zero() {
-                return Err((key, format!("`{key}` must be longer than 0s")));
-            }
-        }
+        ])?;
         if !http1::is_value(&self.user_agent) {
             let text = "`user_agent` must be one line of printable characters".to_owned();
             return Err(("user_agent", text));

@@ -12,10 +12,11 @@ use super::config::{self, ClientConfig};
 use super::metrics::HTTP_TS;
 use super::relay::reference::SERVER;
 use kit::descriptor::{
-    ClientFactory, ClientIdentity, Location, PopulationKeys, PopulationPlan, Protocol, RunContext,
-    StreamName, Transport,
+    ClientFactory, ClientIdentity, Facts, Location, PopulationKeys, PopulationPlan, Protocol,
+    RunContext, StreamName, Transport,
 };
 use kit::http1::Url;
+use kit::keys::KeyError;
 use kit::media::rtp::{RTP_COLUMNS, TS_COLUMNS};
 use kit::media::ts::metrics::TS;
 use kit::metrics::{CLIENTS, ZAPPING};
@@ -23,7 +24,6 @@ use kit::options::ClientOptions;
 use kit::viewer::VIEWERS;
 use kit::zapping::Channels;
 use session::Session;
-use session::tls::TlsConfig;
 
 /// Transport streams over HTTP/1 (ISO/IEC 13818-1, RFC 9112).
 pub static PROTOCOL: Protocol = Protocol {
@@ -33,6 +33,7 @@ pub static PROTOCOL: Protocol = Protocol {
     transport: Transport::Tcp,
     catalogue: Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &TS, &HTTP_TS]),
     datagrams: None,
+    capacity_thresholds: Protocol::LATE_OR_WITH_GAPS,
     stream_columns: &[RTP_COLUMNS, TS_COLUMNS],
     parse_url: read_url,
     probe: None,
@@ -70,12 +71,15 @@ impl PopulationKeys for ClientConfig {
         &PROTOCOL
     }
 
-    fn check(&self) -> Result<(), (&'static str, String)> {
-        ClientConfig::check(self)
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            tls: Some(&self.tls),
+            ..Facts::new(&PROTOCOL, None, self.zap)
+        }
     }
 
-    fn tls(&self) -> Option<&TlsConfig> {
-        Some(&self.tls)
+    fn check(&self) -> Result<(), KeyError> {
+        ClientConfig::check(self)
     }
 
     fn default_thresholds(&self) -> &'static [&'static str] {
@@ -103,14 +107,6 @@ impl PopulationKeys for ClientConfig {
             channels: None,
             surroundings: surroundings.clone(),
         }))
-    }
-
-    fn actions(&self) -> Option<String> {
-        self.zap.map(|zap| zap.describe())
-    }
-
-    fn changes_channel(&self) -> bool {
-        self.zap.is_some()
     }
 
     fn group_of(&self, url: &str) -> Option<IpAddr> {

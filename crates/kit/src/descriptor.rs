@@ -13,10 +13,12 @@ use schemars::{Schema, SchemaGenerator};
 
 use crate::browser::{Golden, Page};
 use crate::calibration::Trial;
+use crate::keys::KeyError;
 use crate::media::source::SourceConfig;
 use crate::options::ClientOptions;
 use crate::reference::ReferenceServer;
 use crate::remote_receiver::MediaConfig;
+use crate::zapping::Zap;
 use session::tls::TlsConfig;
 use session::{CaptureNeeds, Session};
 
@@ -36,6 +38,9 @@ pub struct Protocol {
     /// Bytes that the clients' sinks read of each datagram. `None` if all media arrives on
     /// connections.
     pub datagrams: Option<CaptureNeeds>,
+    /// Default thresholds of a search for the capacity of a server: what viewers notice first if it
+    /// is overloaded, in addition to [`PopulationKeys::default_thresholds`].
+    pub capacity_thresholds: &'static [&'static str],
     /// Columns of the streams' rows in the run file ([`session::StreamRow`]), as JSON
     /// pointers (RFC 6901). A name never changes, because run files are kept.
     pub stream_columns: &'static [&'static [&'static str]],
@@ -136,18 +141,16 @@ pub trait PopulationKeys: Debug + Send + Sync {
     /// The protocol that the keys belong to.
     fn protocol(&self) -> &'static Protocol;
 
+    /// What the engine needs to know about clients with these values.
+    fn facts(&self) -> Facts<'_>;
+
     /// Validates the values. The error has the offending key and the reason.
-    fn check(&self) -> Result<(), (&'static str, String)>;
+    fn check(&self) -> Result<(), KeyError>;
 
     /// Checks that clients with these values can connect to `url`. The error has the offending key
     /// and the reason.
-    fn check_url(&self, _url: &str) -> Result<(), (&'static str, String)> {
+    fn check_url(&self, _url: &str) -> Result<(), KeyError> {
         Ok(())
-    }
-
-    /// TLS settings for URLs that require TLS; `None` if the protocol has no TLS.
-    fn tls(&self) -> Option<&TlsConfig> {
-        None
     }
 
     /// Default thresholds of the population, in addition to those of
@@ -156,11 +159,14 @@ pub trait PopulationKeys: Debug + Send + Sync {
     /// protocol are absent.
     fn default_thresholds(&self) -> &'static [&'static str];
 
-    /// Default thresholds of a search for the capacity of a server: what viewers notice first if it
-    /// is overloaded, in addition to [`PopulationKeys::default_thresholds`]. Default: a late start
-    /// and a gap.
-    fn capacity_thresholds(&self) -> &'static [&'static str] {
-        &["startup_delay.p95 < 2s", "longest_gap.p95 < 2s"]
+    /// Sockets that one of `clients` needs, for media of one video and one audio stream. If clients
+    /// receive each other's media, it depends on the number of clients in the run. Default: one
+    /// connection.
+    fn sockets_per_client(&self, _clients: u64) -> SocketNeeds {
+        SocketNeeds {
+            descriptors: 1,
+            udp_pairs: 0,
+        }
     }
 
     /// All paths in the keys, to be resolved by the reader of the scenario: they are relative to
@@ -170,7 +176,7 @@ pub trait PopulationKeys: Debug + Send + Sync {
     }
 
     /// Prepares what the clients of a population share, which may take some seconds. `file` holds
-    /// the contents of [`PopulationKeys::source_file`].
+    /// the contents of the media file that they send.
     ///
     /// # Errors
     /// If the media to publish cannot be made; the text says why.
@@ -186,83 +192,13 @@ pub trait PopulationKeys: Debug + Send + Sync {
         None
     }
 
-    /// Number of file descriptors that one of `clients` needs, for media of one video and one audio
-    /// stream. If clients receive each other's media, it depends on the number of clients in the
-    /// run. Default: 1.
-    fn sockets_per_client(&self, _clients: u64) -> u64 {
-        1
-    }
-
-    /// Number of UDP port pairs that one of `clients` needs, for media of one video and one audio
-    /// stream. A single port takes a pair too. Default: 0.
-    fn udp_pairs_per_client(&self, _clients: u64) -> u64 {
-        0
-    }
-
-    /// Bytes that the clients' sinks read of each datagram, if a packet ring may receive them.
-    /// `None` if only sockets receive them. Default: [`Protocol::datagrams`].
-    fn datagrams(&self) -> Option<CaptureNeeds> {
-        self.protocol().datagrams
-    }
-
-    /// Returns `true` if media arrives in datagrams that only sockets receive. Default: `true` for
-    /// protocols over UDP that no packet ring serves.
-    fn is_sockets_only(&self) -> bool {
-        self.protocol().transport == Transport::Udp && self.datagrams().is_none()
-    }
-
-    /// Description of each client's actions during playback; `None` if there are none.
-    fn actions(&self) -> Option<String> {
-        None
-    }
-
-    /// Returns `true` if clients switch between the URLs of their population.
-    fn changes_channel(&self) -> bool {
-        false
-    }
-
     /// Multicast group to which a server relays the stream of a URL; `None` if unknown.
     fn group_of(&self, _url: &str) -> Option<IpAddr> {
         None
     }
 
-    /// Destination of media if it differs from the origin of the requests.
-    fn media(&self) -> Option<&MediaConfig> {
-        None
-    }
-
-    /// Mutable [`PopulationKeys::media`]: the receiver's address is known only when the run begins.
+    /// Mutable [`Facts::media`]: the receiver's address is known only when the run begins.
     fn media_mut(&mut self) -> Option<&mut MediaConfig> {
-        None
-    }
-
-    /// Media that the clients publish; `None` if they play.
-    fn published(&self) -> Option<&SourceConfig> {
-        None
-    }
-
-    /// Returns `true` if the clients publish media instead of playing it.
-    fn publishes(&self) -> bool {
-        self.published().is_some()
-    }
-
-    /// Returns `true` if the clients receive media.
-    fn receives(&self) -> bool {
-        self.has_media() && !self.publishes()
-    }
-
-    /// Returns `true` if clients of other populations may wait for what these clients send.
-    fn is_awaited(&self) -> bool {
-        self.publishes()
-    }
-
-    /// Media file that the clients publish; `None` if they publish none.
-    fn source_file(&self) -> Option<&PathBuf> {
-        self.published()?.file.as_ref()
-    }
-
-    /// Real browsers that do the same as the clients, for comparison; `None` if there are none.
-    fn golden_browsers(&self) -> Option<Golden> {
         None
     }
 
@@ -273,39 +209,104 @@ pub trait PopulationKeys: Debug + Send + Sync {
     fn golden_page(&self, _url: &str) -> Result<Page, String> {
         Err("a browser does not speak this protocol".to_owned())
     }
+}
 
-    /// Returns `true` if the frames of a run with such clients may bear time codes, for all players
-    /// of the run.
-    fn allows_time_codes(&self) -> bool {
-        self.publishes()
-    }
-
-    /// Returns `true` if clients send or receive media at all.
-    fn has_media(&self) -> bool {
-        true
-    }
-
+/// Properties of clients that follow from the keys of their population.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    /// TLS settings for URLs that require TLS; `None` if the protocol has no TLS.
+    pub tls: Option<&'a TlsConfig>,
+    /// `true` if clients send or receive media at all.
+    pub has_media: bool,
+    /// `true` if the clients receive media.
+    pub receives: bool,
+    /// Media that the clients publish; `None` if they play.
+    pub published: Option<&'a SourceConfig>,
+    /// Media that the clients send, also while they receive that of others. Clients of other
+    /// populations may wait for it.
+    pub sent: Option<&'a SourceConfig>,
+    /// `true` if the frames of a run with such clients may bear time codes, for all players of the
+    /// run.
+    pub time_codes: bool,
+    /// Description of each client's actions during playback; `None` if there are none.
+    pub actions: Option<String>,
+    /// `true` if clients switch between the URLs of their population.
+    pub changes_channel: bool,
     /// Description of how long a client stays if no plan ends it. `None` if it ends with the media
     /// that it receives.
-    fn stay_description(&self) -> Option<String> {
-        None
-    }
-
-    /// Returns `true` if a client ends on its own, with its media or after its last action.
-    fn ends_on_its_own(&self) -> bool {
-        true
-    }
-
+    pub stay: Option<String>,
+    /// `true` if a client ends on its own, with its media or after its last action.
+    pub ends_on_its_own: bool,
+    /// Bytes that the clients' sinks read of each datagram, if a packet ring may receive them.
+    /// `None` if only sockets receive them.
+    pub datagrams: Option<CaptureNeeds>,
+    /// `true` if media arrives in datagrams that only sockets receive.
+    pub by_sockets: bool,
+    /// Destination of media if it differs from the origin of the requests.
+    pub media: Option<&'a MediaConfig>,
+    /// `true` if media comes from multicast groups, which clients share.
+    pub is_multicast: bool,
     /// Local addresses that connections come from, used in turn. Empty if the routing table
     /// decides.
-    fn source_addresses(&self) -> &[IpAddr] {
-        &[]
+    pub source_addresses: &'a [IpAddr],
+    /// Real browsers that do the same as the clients, for comparison; `None` if there are none.
+    pub golden: Option<Golden>,
+}
+
+impl<'a> Facts<'a> {
+    /// Facts of clients that only publish `published`, or only play if it is `None`, and then
+    /// change channels by `zap`. Their datagrams are those of `protocol`.
+    pub fn new(
+        protocol: &Protocol,
+        published: Option<&'a SourceConfig>,
+        zap: Option<Zap>,
+    ) -> Facts<'a> {
+        Facts {
+            tls: None,
+            has_media: true,
+            receives: published.is_none(),
+            published,
+            sent: None,
+            time_codes: false,
+            actions: zap.map(|zap| zap.describe()),
+            changes_channel: zap.is_some(),
+            stay: None,
+            ends_on_its_own: true,
+            datagrams: protocol.datagrams,
+            by_sockets: protocol.transport == Transport::Udp && protocol.datagrams.is_none(),
+            media: None,
+            is_multicast: false,
+            source_addresses: &[],
+            golden: None,
+        }
+        .sending(published)
     }
 
-    /// Returns `true` if media comes from multicast groups, which clients share.
-    fn is_multicast(&self) -> bool {
-        false
+    /// The same for clients that send `sent`: they stay until the run ends, and their pictures may
+    /// bear time codes.
+    pub fn sending(self, sent: Option<&'a SourceConfig>) -> Facts<'a> {
+        Facts {
+            sent,
+            time_codes: sent.is_some(),
+            stay: sent.map(|_| "stay until the run ends".to_owned()),
+            ends_on_its_own: sent.is_none(),
+            ..self
+        }
     }
+
+    /// `true` if the clients publish media instead of playing it.
+    pub fn publishes(&self) -> bool {
+        self.published.is_some()
+    }
+}
+
+/// Sockets of one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketNeeds {
+    /// File descriptors.
+    pub descriptors: u64,
+    /// Pairs of UDP ports. A single port takes a pair too.
+    pub udp_pairs: u64,
 }
 
 /// Factory of a population's clients.
@@ -386,8 +387,9 @@ impl RunContext {
         let mut published = Vec::new();
         for own in populations {
             let protocol = own.keys.protocol();
-            context.time_codes |= own.keys.allows_time_codes();
-            if own.keys.is_awaited() {
+            let facts = own.keys.facts();
+            context.time_codes |= facts.time_codes;
+            if facts.sent.is_some() {
                 published.push(Published {
                     population: own.name.to_owned(),
                     streams: own.urls.iter().map(|url| protocol.stream(url)).collect(),
@@ -424,7 +426,7 @@ impl RunContext {
             let topics = streams.iter().flatten().map(|stream| stream.topic.clone());
             return topics.collect();
         }
-        if player.keys.publishes() || self.published.is_empty() {
+        if player.keys.facts().publishes() || self.published.is_empty() {
             return Vec::new();
         }
         let Some(own) = player.keys.protocol().stream(url) else {
@@ -465,6 +467,10 @@ impl RunContext {
 }
 
 impl Protocol {
+    /// Thresholds of a search for viewers that notice a late start and a gap first.
+    pub const LATE_OR_WITH_GAPS: &'static [&'static str] =
+        &["startup_delay.p95 < 2s", "longest_gap.p95 < 2s"];
+
     /// Returns the replacement of a key that this protocol had in the past; `None` for any other
     /// key.
     pub fn former_key(&self, key: &str) -> Option<&'static str> {

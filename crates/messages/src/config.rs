@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::framing::{self, DELIMITER_BYTES_MAX, LengthPrefix};
 use super::template::{MESSAGE_BYTES_MAX, Template};
 use kit::http1::{self, AdditionalFields};
+use kit::keys::{KeyError, check_positive};
 use kit::websocket::ClientHandshake;
 use session::Pace;
 use session::tls::TlsConfig;
@@ -192,9 +193,6 @@ impl Default for ClientConfig {
     }
 }
 
-/// Wrong key, and the reason.
-type KeyError = (&'static str, String);
-
 impl Framing {
     /// Returns the framing for messages.
     pub fn to_wire_framing(&self) -> framing::Framing {
@@ -295,15 +293,11 @@ impl ClientConfig {
         }
         self.check_plan()?;
         self.check_greeting()?;
-        for (key, span) in [
+        check_positive([
             ("connect_timeout", self.connect_timeout),
             ("greeting_timeout", self.greeting_timeout),
             ("answer_timeout", self.answer_timeout),
-        ] {
-            if span.0.is_zero() {
-                return Err((key, format!("`{key}` must be longer than 0s")));
-            }
-        }
+        ])?;
         self.check_subprotocols()
             .map_err(|text| ("subprotocols", text))?;
         let instead = |own: &str| match own {

@@ -1,7 +1,6 @@
 //! Registry entry of messages.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,11 +14,11 @@ use super::options::OPTIONS;
 use super::server::reference::SERVER;
 use super::url::{self, Target};
 use kit::descriptor::{
-    ClientFactory, ClientIdentity, Location, PopulationKeys, Protocol, RunContext, Transport,
+    ClientFactory, ClientIdentity, Facts, Location, PopulationKeys, Protocol, RunContext, Transport,
 };
+use kit::keys::KeyError;
 use kit::metrics::CLIENTS;
 use session::Session;
-use session::tls::TlsConfig;
 
 /// Messages over TCP, TLS, WebSockets and Unix sockets.
 pub static PROTOCOL: Protocol = Protocol {
@@ -29,6 +28,7 @@ pub static PROTOCOL: Protocol = Protocol {
     transport: Transport::Tcp,
     catalogue: Catalogue(&[&CLIENTS, &MESSAGES]),
     datagrams: None,
+    capacity_thresholds: &["back_pressure < 1%"],
     stream_columns: &[],
     parse_url: read_url,
     probe: None,
@@ -56,11 +56,27 @@ impl PopulationKeys for ClientConfig {
         &PROTOCOL
     }
 
-    fn check(&self) -> Result<(), (&'static str, String)> {
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            tls: Some(&self.tls),
+            has_media: false,
+            receives: false,
+            stay: Some(match self.messages {
+                Some(1) => "leave after 1 message each".to_owned(),
+                Some(messages) => format!("leave after {messages} messages each"),
+                None => "stay until the run ends".to_owned(),
+            }),
+            ends_on_its_own: self.messages.is_some(),
+            source_addresses: &self.source_addresses,
+            ..Facts::new(&PROTOCOL, None, None)
+        }
+    }
+
+    fn check(&self) -> Result<(), KeyError> {
         ClientConfig::check(self)
     }
 
-    fn check_url(&self, url: &str) -> Result<(), (&'static str, String)> {
+    fn check_url(&self, url: &str) -> Result<(), KeyError> {
         if Target::parse(url).is_ok_and(|target| target.is_websocket()) {
             return Ok(());
         }
@@ -73,14 +89,6 @@ impl PopulationKeys for ClientConfig {
             }
         }
         Ok(())
-    }
-
-    fn tls(&self) -> Option<&TlsConfig> {
-        Some(&self.tls)
-    }
-
-    fn capacity_thresholds(&self) -> &'static [&'static str] {
-        &["back_pressure < 1%"]
     }
 
     fn default_thresholds(&self) -> &'static [&'static str] {
@@ -108,26 +116,6 @@ impl PopulationKeys for ClientConfig {
             surroundings: surroundings.clone(),
             plans: Mutex::default(),
         }))
-    }
-
-    fn has_media(&self) -> bool {
-        false
-    }
-
-    fn stay_description(&self) -> Option<String> {
-        Some(match self.messages {
-            Some(1) => "leave after 1 message each".to_owned(),
-            Some(messages) => format!("leave after {messages} messages each"),
-            None => "stay until the run ends".to_owned(),
-        })
-    }
-
-    fn ends_on_its_own(&self) -> bool {
-        self.messages.is_some()
-    }
-
-    fn source_addresses(&self) -> &[IpAddr] {
-        &self.source_addresses
     }
 }
 

@@ -10,8 +10,9 @@ use super::metrics::CATALOGUE;
 use super::receiver::COLUMNS;
 use super::reference::SERVER;
 use kit::descriptor::{
-    ClientFactory, ClientIdentity, Location, PopulationKeys, Protocol, RunContext, Transport,
+    ClientFactory, ClientIdentity, Facts, Location, PopulationKeys, Protocol, RunContext, Transport,
 };
+use kit::keys::{KeyError, check_positive};
 use kit::options::{ClientOption, ClientOptions};
 use kit::url::{UrlError, UrlParts, UrlProblem};
 use session::Session;
@@ -24,6 +25,7 @@ pub static PROTOCOL: Protocol = Protocol {
     transport: Transport::Udp,
     catalogue: CATALOGUE,
     datagrams: None,
+    capacity_thresholds: &["loss < 1%"],
     stream_columns: &[COLUMNS],
     parse_url: read_url,
     probe: None,
@@ -71,22 +73,17 @@ impl PopulationKeys for ClientConfig {
         &PROTOCOL
     }
 
-    fn check(&self) -> Result<(), (&'static str, String)> {
-        for (key, span) in [
+    fn facts(&self) -> Facts<'_> {
+        Facts::new(&PROTOCOL, None, None)
+    }
+
+    fn check(&self) -> Result<(), KeyError> {
+        check_positive([
             ("ask_again", self.ask_again),
             ("give_up", self.give_up),
             ("handshake_timeout", self.handshake_timeout),
             ("silence", self.silence),
-        ] {
-            if span.0.is_zero() {
-                return Err((key, format!("`{key}` must be longer than 0s")));
-            }
-        }
-        Ok(())
-    }
-
-    fn capacity_thresholds(&self) -> &'static [&'static str] {
-        &["loss < 1%"]
+        ])
     }
 
     fn default_thresholds(&self) -> &'static [&'static str] {

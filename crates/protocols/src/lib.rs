@@ -168,7 +168,7 @@ pub fn describe_session(
     url: &str,
     seed: u64,
 ) -> Option<Result<Box<dyn Session>, String>> {
-    match config.publishes() {
+    match config.facts().publishes() {
         true => None,
         false => config.describe_session(url, seed),
     }
@@ -241,8 +241,9 @@ mod tests {
         let config = protocol
             .decode_config(serde_json::json!({"transport": "tcp"}))
             .expect("valid");
-        assert_eq!(config.sockets_per_client(1), 1);
-        assert_eq!(protocol.default_config().sockets_per_client(1), 5);
+        assert_eq!(config.sockets_per_client(1).descriptors, 1);
+        let usual = protocol.default_config();
+        assert_eq!(usual.sockets_per_client(1).descriptors, 5);
         assert!(
             protocol
                 .decode_config(serde_json::json!({"tranport": "tcp"}))

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::codec::amf0;
 use super::codec::handshake::HandshakeVariant;
 use super::source::Tracks;
+use kit::keys::{KeyError, check_positive};
 use kit::media::source::SourceConfig;
 use kit::viewer::ServedWell;
 use kit::zapping::Zap;
@@ -170,17 +171,13 @@ const RESERVED_PARAMETERS: [&str; 2] = ["app", "objectEncoding"];
 
 impl ClientConfig {
     /// Checks that the values are consistent. Otherwise returns the wrong key and the reason.
-    pub fn check(&self) -> Result<(), (&'static str, String)> {
-        for (key, span) in [
+    pub fn check(&self) -> Result<(), KeyError> {
+        check_positive([
             ("connect_timeout", self.connect_timeout),
             ("request_timeout", self.request_timeout),
             ("no_media", self.no_media),
             ("silence", self.silence),
-        ] {
-            if span.0.is_zero() {
-                return Err((key, format!("`{key}` must be longer than 0s")));
-            }
-        }
+        ])?;
         if let Some(source) = &self.publish {
             Tracks::check(source).map_err(|text| ("publish", text))?;
         }

@@ -15,17 +15,16 @@ use super::server::reference::SERVER;
 use super::source::Tracks;
 use super::url::{self, Url};
 use kit::descriptor::{
-    ClientFactory, ClientIdentity, Location, PopulationKeys, Protocol, RunContext, StreamName,
-    Transport,
+    ClientFactory, ClientIdentity, Facts, Location, PopulationKeys, Protocol, RunContext,
+    SocketNeeds, StreamName, Transport,
 };
+use kit::keys::KeyError;
 use kit::media::frames::metrics::FRAMES_GROUP;
-use kit::media::source::SourceConfig;
 use kit::metrics::{CLIENTS, ZAPPING, ZAPS_FAILED_BROKEN};
 use kit::options::ClientOptions;
 use kit::viewer::VIEWERS;
 use kit::zapping::{ViewerMaker, Viewers};
 use session::StreamRow;
-use session::tls::TlsConfig;
 
 /// RTMP 1.0.
 pub static PROTOCOL: Protocol = Protocol {
@@ -35,6 +34,7 @@ pub static PROTOCOL: Protocol = Protocol {
     transport: Transport::Tcp,
     catalogue: Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &FRAMES_GROUP, &RTMP]),
     datagrams: None,
+    capacity_thresholds: Protocol::LATE_OR_WITH_GAPS,
     stream_columns: &[COLUMNS],
     parse_url: read_url,
     probe: None,
@@ -62,12 +62,25 @@ impl PopulationKeys for ClientConfig {
         &PROTOCOL
     }
 
-    fn check(&self) -> Result<(), (&'static str, String)> {
-        ClientConfig::check(self)
+    fn facts(&self) -> Facts<'_> {
+        let usual = Facts::new(&PROTOCOL, self.publish.as_ref(), self.zap);
+        Facts {
+            tls: Some(&self.tls),
+            time_codes: usual.time_codes || self.time_codes,
+            ..usual
+        }
     }
 
-    fn tls(&self) -> Option<&TlsConfig> {
-        Some(&self.tls)
+    /// A client says goodbye to one channel while it requests the next.
+    fn sockets_per_client(&self, _: u64) -> SocketNeeds {
+        SocketNeeds {
+            descriptors: 1 + u64::from(self.zap.is_some()),
+            udp_pairs: 0,
+        }
+    }
+
+    fn check(&self) -> Result<(), KeyError> {
+        ClientConfig::check(self)
     }
 
     fn default_thresholds(&self) -> &'static [&'static str] {
@@ -99,36 +112,6 @@ impl PopulationKeys for ClientConfig {
             surroundings: surroundings.clone(),
         };
         Ok(Box::new(Viewers::new(maker, self.zap)))
-    }
-
-    /// A client says goodbye to one channel while it requests the next.
-    fn sockets_per_client(&self, _: u64) -> u64 {
-        1 + u64::from(self.zap.is_some())
-    }
-
-    fn actions(&self) -> Option<String> {
-        self.zap.map(|zap| zap.describe())
-    }
-
-    fn changes_channel(&self) -> bool {
-        self.zap.is_some()
-    }
-
-    fn published(&self) -> Option<&SourceConfig> {
-        self.publish.as_ref()
-    }
-
-    fn allows_time_codes(&self) -> bool {
-        self.publish.is_some() || self.time_codes
-    }
-
-    fn stay_description(&self) -> Option<String> {
-        let stays = self.publish.is_some();
-        stays.then(|| "stay until the run ends".to_owned())
-    }
-
-    fn ends_on_its_own(&self) -> bool {
-        self.publish.is_none()
     }
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::actions::{self, Action};
 use kit::http1::AdditionalFields;
+use kit::keys::{KeyError, check_positive};
 use kit::media::source::SourceConfig;
 use kit::redirect_policy::RedirectPolicy;
 use kit::remote_receiver::MediaConfig;
@@ -175,18 +176,14 @@ const OWN_FIELDS: [&str; 16] = [
 impl ClientConfig {
     /// Checks whether these values make sense together. Returns the wrong key and the reason if
     /// they do not.
-    pub fn check(&self) -> Result<(), (&'static str, String)> {
-        for (key, span) in [
+    pub fn check(&self) -> Result<(), KeyError> {
+        check_positive([
             ("connect_timeout", self.connect_timeout),
             ("request_timeout", self.request_timeout),
             ("no_media", self.no_media),
             ("silence", self.silence),
             ("end_silence", self.end_silence),
-        ] {
-            if span.0.is_zero() {
-                return Err((key, format!("`{key}` must be longer than 0s")));
-            }
-        }
+        ])?;
         if self.user_agent.bytes().any(|b| b < 0x20 || b == 0x7f) {
             let text = "`user_agent` must be one line of printable characters".to_owned();
             return Err(("user_agent", text));

@@ -14,17 +14,17 @@ use super::metrics::RTSP;
 use super::server::reference::SERVER;
 use super::url::{self, Url};
 use kit::descriptor::{
-    self, ASSUMED_STREAMS, ClientFactory, ClientIdentity, Location, PopulationKeys, Probe,
-    Protocol, RunContext, StreamName,
+    self, ASSUMED_STREAMS, ClientFactory, ClientIdentity, Facts, Location, PopulationKeys, Probe,
+    Protocol, RunContext, SocketNeeds, StreamName,
 };
+use kit::keys::KeyError;
 use kit::media::rtp::{self, StreamSummary, metrics::RTP};
-use kit::media::source::{MediaSource, SourceConfig};
+use kit::media::source::MediaSource;
 use kit::metrics::{CLIENTS, ZAPPING, ZAPS_FAILED_BROKEN};
 use kit::options::ClientOptions;
 use kit::remote_receiver::MediaConfig;
 use kit::viewer::VIEWERS;
 use kit::zapping::{ViewerMaker, Viewers};
-use session::tls::TlsConfig;
 use session::{CaptureNeeds, Session, StreamRow};
 
 /// RTSP 1.0 with RTP (RFC 2326, RFC 3550).
@@ -35,6 +35,7 @@ pub static PROTOCOL: Protocol = Protocol {
     transport: descriptor::Transport::Tcp,
     catalogue: Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &RTP, &RTSP]),
     datagrams: Some(rtp::READ_NEEDS),
+    capacity_thresholds: &["loss < 1%", "startup_delay.p95 < 2s"],
     stream_columns: &[rtp::RTP_COLUMNS],
     parse_url: read_url,
     probe: Some(Probe {
@@ -71,16 +72,39 @@ impl PopulationKeys for ClientConfig {
         &PROTOCOL
     }
 
-    fn check(&self) -> Result<(), (&'static str, String)> {
+    fn facts(&self) -> Facts<'_> {
+        let usual = Facts::new(&PROTOCOL, self.publish.as_ref(), self.zap);
+        // The beginning of each payload shows whether it begins a picture.
+        let datagrams = self.zap.map(|_| CaptureNeeds {
+            prefix_bytes: rtp::READ_NEEDS.prefix_bytes + PICTURE_BYTES,
+            ..rtp::READ_NEEDS
+        });
+        Facts {
+            tls: Some(&self.tls),
+            time_codes: usual.time_codes || self.time_codes,
+            actions: usual
+                .actions
+                .or_else(|| actions::describe_actions(&self.actions)),
+            datagrams: datagrams.or(usual.datagrams),
+            media: self.media.as_ref(),
+            is_multicast: self.transport == Transport::Multicast,
+            ..usual
+        }
+    }
+
+    fn sockets_per_client(&self, _: u64) -> SocketNeeds {
+        SocketNeeds {
+            descriptors: self.channels() * self.max_sockets(ASSUMED_STREAMS) as u64,
+            udp_pairs: match self.transport {
+                Transport::Udp if self.has_remote_receiver() => 0,
+                Transport::Udp => self.channels() * ASSUMED_STREAMS as u64,
+                Transport::Tcp | Transport::Http | Transport::Multicast => 0,
+            },
+        }
+    }
+
+    fn check(&self) -> Result<(), KeyError> {
         ClientConfig::check(self)
-    }
-
-    fn tls(&self) -> Option<&TlsConfig> {
-        Some(&self.tls)
-    }
-
-    fn capacity_thresholds(&self) -> &'static [&'static str] {
-        &["loss < 1%", "startup_delay.p95 < 2s"]
     }
 
     fn default_thresholds(&self) -> &'static [&'static str] {
@@ -123,65 +147,8 @@ impl PopulationKeys for ClientConfig {
         })
     }
 
-    /// The beginning of each payload shows whether it begins a picture.
-    fn datagrams(&self) -> Option<CaptureNeeds> {
-        match self.zap {
-            Some(_) => Some(CaptureNeeds {
-                prefix_bytes: rtp::READ_NEEDS.prefix_bytes + PICTURE_BYTES,
-                ..rtp::READ_NEEDS
-            }),
-            None => PROTOCOL.datagrams,
-        }
-    }
-
-    fn sockets_per_client(&self, _: u64) -> u64 {
-        self.channels() * self.max_sockets(ASSUMED_STREAMS) as u64
-    }
-
-    fn udp_pairs_per_client(&self, _: u64) -> u64 {
-        match self.transport {
-            Transport::Udp if self.has_remote_receiver() => 0,
-            Transport::Udp => self.channels() * ASSUMED_STREAMS as u64,
-            Transport::Tcp | Transport::Http | Transport::Multicast => 0,
-        }
-    }
-
-    fn actions(&self) -> Option<String> {
-        let zap = self.zap.map(|zap| zap.describe());
-        zap.or_else(|| actions::describe_actions(&self.actions))
-    }
-
-    fn changes_channel(&self) -> bool {
-        self.zap.is_some()
-    }
-
-    fn media(&self) -> Option<&MediaConfig> {
-        self.media.as_ref()
-    }
-
     fn media_mut(&mut self) -> Option<&mut MediaConfig> {
         self.media.as_mut()
-    }
-
-    fn published(&self) -> Option<&SourceConfig> {
-        self.publish.as_ref()
-    }
-
-    fn allows_time_codes(&self) -> bool {
-        self.publish.is_some() || self.time_codes
-    }
-
-    fn stay_description(&self) -> Option<String> {
-        let stays = self.publish.is_some();
-        stays.then(|| "stay until the run ends".to_owned())
-    }
-
-    fn ends_on_its_own(&self) -> bool {
-        self.publish.is_none()
-    }
-
-    fn is_multicast(&self) -> bool {
-        self.transport == Transport::Multicast
     }
 }
 

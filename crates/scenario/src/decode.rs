@@ -360,7 +360,8 @@ fn check_network(
     };
     let receives_outside = |own: &&Population| {
         own.config
-            .media()
+            .facts()
+            .media
             .is_some_and(|media| media.receiver.is_some() || media.address.is_some())
     };
     let receives_outside = populations.iter().find(receives_outside);

@@ -196,7 +196,8 @@ impl Scenario {
             let awaited = urls.filter(|url| !population.awaited(&context, url).is_empty());
             let waited = awaited.count();
             let urls = population.urls.len();
-            if population.config.publishes() && population.load.clients_max() > urls as u64 {
+            if population.config.facts().publishes() && population.load.clients_max() > urls as u64
+            {
                 lines.push(format!(
                     "{}: more clients than its {urls} URLs: servers accept one publisher of each",
                     population.name
@@ -282,10 +283,10 @@ impl Scenario {
         let populations = &self.populations;
         let media = populations
             .iter()
-            .all(|one| one.config.stay_description().is_none());
+            .all(|one| one.config.facts().stay.is_none());
         let stays = populations.iter().find(|one| {
             let ordered = matches!(one.leave, Leave::After(_)) && !one.load.rejoin;
-            !ordered && !one.config.ends_on_its_own()
+            !ordered && !one.config.facts().ends_on_its_own
         });
         match (self.duration, ends) {
             (Some(duration), _) => format!("ends: after {}", TimeSpan(duration)),
@@ -306,8 +307,11 @@ impl Scenario {
 
 /// Plans `clients_max` clients of a population, in a run that has `all` clients in total.
 fn plan_population(population: &Population, clients_max: u64, all: u64) -> PopulationPlan {
-    let config = &population.config;
-    let protocol = config.protocol();
+    let protocol = population.config.protocol();
+    let (facts, sockets) = (
+        population.config.facts(),
+        population.config.sockets_per_client(all),
+    );
     let each = |count: u64| clients_max.saturating_mul(count);
     PopulationPlan {
         name: population.name.clone(),
@@ -315,11 +319,11 @@ fn plan_population(population: &Population, clients_max: u64, all: u64) -> Popul
         urls: population.urls.len(),
         clients_max,
         levels: levels(population),
-        file_descriptors: each(config.sockets_per_client(all)),
-        udp_ports: each(config.udp_pairs_per_client(all).saturating_mul(2)),
-        multicast: config.is_multicast(),
-        media: config.has_media(),
-        by_sockets: config.is_sockets_only(),
+        file_descriptors: each(sockets.descriptors),
+        udp_ports: each(sockets.udp_pairs.saturating_mul(2)),
+        multicast: facts.is_multicast,
+        media: facts.has_media,
+        by_sockets: facts.by_sockets,
     }
 }
 
@@ -405,19 +409,17 @@ fn population_lines(
             max_clients,
         } => format!("{per_second} clients arrive per second, at most {max_clients} at a time"),
     };
+    let facts = population.config.facts();
     let begin = match population.load.after {
         Duration::ZERO => String::new(),
         after => format!(", beginning after {}", TimeSpan(after)),
     };
     let leave = match population.leave {
-        Leave::WithRun if has_duration => {
-            let stays = population.config.stay_description();
-            stays.unwrap_or_else(|| {
-                "stay until the run ends, or their media if its length is known".to_owned()
-            })
-        }
+        Leave::WithRun if has_duration => facts.stay.clone().unwrap_or_else(|| {
+            "stay until the run ends, or their media if its length is known".to_owned()
+        }),
         Leave::WithRun | Leave::AtEnd => {
-            let stays = population.config.stay_description();
+            let stays = facts.stay.clone();
             stays.unwrap_or_else(|| "leave when the media ends".to_owned())
         }
         Leave::After(time) => format!("leave after {}", TimeSpan(time)),
@@ -434,13 +436,13 @@ fn population_lines(
     };
     let mut lines = vec![
         format!("{name}: {how}{begin}; they {leave}{rejoin}"),
-        match population.config.publishes() {
+        match facts.publishes() {
             true => format!("{name}: publish over {} to {urls}", plan.protocol),
             false if !plan.media => format!("{name}: {} to {urls}", plan.protocol),
             false => format!("{name}: {} from {urls}", plan.protocol),
         },
     ];
-    if let Some(media) = population.config.media() {
+    if let Some(media) = facts.media {
         let to = match (media.receiver, media.address) {
             (Some(receiver), _) => format!("the receiver {receiver}"),
             (None, Some(address)) => format!("{address}"),
@@ -451,7 +453,7 @@ fn population_lines(
             .map_or(String::new(), |ports| format!(", ports {ports}"));
         lines.push(format!("{name}: media goes to {to}{ports}"));
     }
-    if let Some(actions) = population.config.actions() {
+    if let Some(actions) = facts.actions {
         lines.push(format!("{name}: each {actions}"));
     }
     lines

@@ -15,7 +15,7 @@ impl Scenario {
 
 fn golden_populations(populations: &[Population]) -> impl Iterator<Item = (&Population, Golden)> {
     let own = populations.iter();
-    own.filter_map(|population| Some((population, population.config.golden_browsers()?)))
+    own.filter_map(|population| Some((population, population.config.facts().golden?)))
 }
 
 /// Returns the names of the golden browsers in thresholds.

@@ -21,7 +21,7 @@ pub const ONE_LINER_PUBLISHERS: &str = "publishers";
 /// `--publish`.
 pub fn one_liner_population(urls: &[String], publishes: bool) -> &'static str {
     match protocol_of(urls) {
-        Some(protocol) if !protocol.default_config().has_media() => ONE_LINER_SENDERS,
+        Some(protocol) if !protocol.default_config().facts().has_media => ONE_LINER_SENDERS,
         _ if publishes => ONE_LINER_PUBLISHERS,
         _ => ONE_LINER_POPULATION,
     }
@@ -37,7 +37,7 @@ fn protocol_of(urls: &[String]) -> Option<&'static Protocol> {
 pub fn capacity_thresholds(urls: &[String]) -> Vec<String> {
     let population = one_liner_population(urls, false);
     let config = protocol_of(urls).map(|protocol| protocol.default_config());
-    let thresholds = config.map_or(&[][..], |config| config.capacity_thresholds());
+    let thresholds = config.map_or(&[][..], |config| config.protocol().capacity_thresholds);
     let thresholds = thresholds.iter();
     thresholds
         .map(|threshold| format!("{population}.{threshold}"))

@@ -273,7 +273,7 @@ pub(crate) fn read(
         }
     }
     let others = |(url, _): &(String, &Node)| *url != urls[0].0;
-    if config.changes_channel()
+    if config.facts().changes_channel
         && !urls.is_empty()
         && !urls.iter().any(others)
         && let Some(entry) = node.entry("zap")
@@ -284,7 +284,7 @@ pub(crate) fn read(
         );
     }
     // Two publishers of one URL would only disturb each other.
-    let usual = match config.publishes() {
+    let usual = match config.facts().publishes() {
         true => Pick::Own,
         false => Pick::default(),
     };

@@ -86,7 +86,7 @@ fn complete_scenario_is_read() {
     assert_eq!(viewers.pick, Pick::InTurn);
     assert_eq!(viewers.leave, Leave::After(Duration::from_secs(60)));
     assert_eq!(viewers.load.shape, Shape::AtOnce { clients: 240 });
-    assert_eq!(viewers.config.sockets_per_client(1), 1);
+    assert_eq!(viewers.config.sockets_per_client(1).descriptors, 1);
     assert!(guests.load.rejoin);
     assert_eq!(guests.config.protocol().name, "rtsp");
     assert_eq!(
@@ -244,7 +244,7 @@ fn settings_override_variables_override_the_file() {
     assert_eq!(scenario.duration, Some(Duration::from_secs(20)));
     let viewers = &scenario.populations[0];
     assert_eq!(viewers.load.shape, Shape::AtOnce { clients: 500 });
-    assert_eq!(viewers.config.sockets_per_client(1), 1);
+    assert_eq!(viewers.config.sockets_per_client(1).descriptors, 1);
     assert_eq!(
         viewers.urls,
         ["rtsp://h/b", "rtsp://h/c", "rtsp://h/d?x=#y"]
@@ -674,7 +674,7 @@ fn clients_that_publish_until_they_leave_need_no_duration() {
     let text = "clients: {cameras: {urls: ['rtsp://h/a'], publish: {}, leave: {after: 5s}, \
                 load: {clients: 1}}}";
     let scenario = Scenario::parse("test", text, &Overrides::default()).expect("it is good");
-    assert!(scenario.populations[0].config.publishes());
+    assert!(scenario.populations[0].config.facts().publishes());
 }
 
 #[test]

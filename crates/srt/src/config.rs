@@ -15,6 +15,7 @@ use super::codec::packet::PAYLOAD_MAX;
 use super::codec::stream_id::StreamId;
 use super::crypto::{self, Passphrase};
 use super::source_media::SourceMedia;
+use kit::keys::{KeyError, check_positive};
 use kit::media::rtp::Pacing;
 use kit::media::source::SourceConfig;
 use kit::viewer::ServedWell;
@@ -245,18 +246,20 @@ pub(super) fn is_overhead(percent: &u32) -> bool {
 }
 
 impl ClientConfig {
+    /// Returns `true` if clients receive media at a port that is known in advance: not publishers,
+    /// which receive control packets only, and not in a rendezvous, in which the peer knows the port.
+    pub(crate) fn receives_from_known_port(&self) -> bool {
+        self.publish.is_none() && self.mode == Mode::Caller
+    }
+
     /// Checks the values. Returns the invalid key, and the reason.
-    pub fn check(&self) -> Result<(), (&'static str, String)> {
-        for (key, span) in [
+    pub fn check(&self) -> Result<(), KeyError> {
+        check_positive([
             ("connect_timeout", self.connect_timeout),
             ("no_media", self.no_media),
             ("silence", self.silence),
             ("peer_idle", self.peer_idle),
-        ] {
-            if span.0.is_zero() {
-                return Err((key, format!("`{key}` must be longer than 0s")));
-            }
-        }
+        ])?;
         if self.latency.0 > Duration::from_millis(LATENCY_MAX_MS) {
             let text = format!("`latency` must be at most {LATENCY_MAX_MS}ms");
             return Err(("latency", text));
@@ -291,7 +294,7 @@ impl ClientConfig {
         }
     }
 
-    fn check_messages(&self) -> Result<(), (&'static str, String)> {
+    fn check_messages(&self) -> Result<(), KeyError> {
         let usual = ClientConfig::default();
         let sends = self.messages && self.publish.is_some();
         for (key, written) in [

@@ -8,24 +8,24 @@ use schemars::JsonSchema;
 use super::calibration;
 use super::client::Client;
 use super::client::player_sink::NEEDS;
-use super::config::{self, ClientConfig, Mode};
+use super::config::{self, ClientConfig};
 use super::failure::Failure;
 use super::metrics::SRT;
 use super::server::reference::SERVER;
 use super::source_media::SourceMedia;
 use super::url::{self, Url};
 use kit::descriptor::{
-    ClientFactory, ClientIdentity, Location, PopulationKeys, Protocol, RunContext, StreamName,
-    Transport,
+    ClientFactory, ClientIdentity, Facts, Location, PopulationKeys, Protocol, RunContext,
+    SocketNeeds, StreamName, Transport,
 };
+use kit::keys::KeyError;
 use kit::media::rtp::{RTP_COLUMNS, StreamSummary, TS_COLUMNS};
-use kit::media::source::SourceConfig;
 use kit::media::ts::metrics::TS;
 use kit::metrics::{CLIENTS, ZAPPING, ZAPS_FAILED_BROKEN};
 use kit::options::{ClientOption, ClientOptions};
 use kit::viewer::VIEWERS;
 use kit::zapping::{ViewerMaker, Viewers};
-use session::{CaptureNeeds, StreamRow};
+use session::StreamRow;
 
 /// Secure Reliable Transport (draft-sharabayko-srt-01).
 pub static PROTOCOL: Protocol = Protocol {
@@ -35,6 +35,7 @@ pub static PROTOCOL: Protocol = Protocol {
     transport: Transport::Udp,
     catalogue: Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &TS, &SRT]),
     datagrams: Some(NEEDS),
+    capacity_thresholds: Protocol::LATE_OR_WITH_GAPS,
     stream_columns: &[RTP_COLUMNS, TS_COLUMNS],
     parse_url: read_url,
     probe: None,
@@ -73,7 +74,33 @@ impl PopulationKeys for ClientConfig {
         &PROTOCOL
     }
 
-    fn check(&self) -> Result<(), (&'static str, String)> {
+    fn facts(&self) -> Facts<'_> {
+        let usual = Facts::new(&PROTOCOL, self.publish.as_ref(), self.zap);
+        let source = self.publish.as_ref();
+        let generates = source.is_some_and(|source| source.file.is_none());
+        let datagrams = usual.datagrams.filter(|_| self.receives_from_known_port());
+        Facts {
+            // Generated pictures have time codes, which servers pass on in other protocols too.
+            time_codes: generates && !self.messages,
+            by_sockets: datagrams.is_none(),
+            datagrams,
+            ..usual
+        }
+    }
+
+    /// A client says goodbye to one channel while it calls the next.
+    fn sockets_per_client(&self, _: u64) -> SocketNeeds {
+        let descriptors = 1 + u64::from(self.zap.is_some());
+        SocketNeeds {
+            descriptors,
+            udp_pairs: match self.receives_from_known_port() {
+                true => descriptors,
+                false => 0,
+            },
+        }
+    }
+
+    fn check(&self) -> Result<(), KeyError> {
         ClientConfig::check(self)
     }
 
@@ -125,52 +152,6 @@ impl PopulationKeys for ClientConfig {
             surroundings: surroundings.clone(),
         };
         Ok(Box::new(Viewers::new(maker, self.zap)))
-    }
-
-    /// `None` for publishers, which receive control packets only, and in a rendezvous, in which the
-    /// peer knows the port.
-    fn datagrams(&self) -> Option<CaptureNeeds> {
-        let receives = self.publish.is_none() && self.mode == Mode::Caller;
-        PROTOCOL.datagrams.filter(|_| receives)
-    }
-
-    /// A client says goodbye to one channel while it calls the next.
-    fn sockets_per_client(&self, _: u64) -> u64 {
-        1 + u64::from(self.zap.is_some())
-    }
-
-    fn udp_pairs_per_client(&self, clients: u64) -> u64 {
-        match self.datagrams() {
-            Some(_) => self.sockets_per_client(clients),
-            None => 0,
-        }
-    }
-
-    fn actions(&self) -> Option<String> {
-        self.zap.map(|zap| zap.describe())
-    }
-
-    fn changes_channel(&self) -> bool {
-        self.zap.is_some()
-    }
-
-    fn published(&self) -> Option<&SourceConfig> {
-        self.publish.as_ref()
-    }
-
-    /// Generated pictures have time codes, which servers pass on in other protocols too.
-    fn allows_time_codes(&self) -> bool {
-        let source = self.publish.as_ref();
-        source.is_some_and(|source| source.file.is_none()) && !self.messages
-    }
-
-    fn stay_description(&self) -> Option<String> {
-        let stays = self.publish.is_some();
-        stays.then(|| "stay until the run ends".to_owned())
-    }
-
-    fn ends_on_its_own(&self) -> bool {
-        self.publish.is_none()
     }
 }
 

@@ -11,6 +11,7 @@ use super::signalling::janus::{RoomConfig, Subscribe};
 use super::turn::TurnConfig;
 use kit::browser::Golden;
 use kit::http1::AdditionalFields;
+use kit::keys::{KeyError, check_positive};
 use kit::media::source::SourceConfig;
 use kit::redirect_policy::RedirectPolicy;
 use kit::viewer::ServedWell;
@@ -291,19 +292,15 @@ const OWN_FIELDS: [&str; 5] = [
 
 impl ClientConfig {
     /// Checks that the values are consistent. Otherwise returns the invalid key and the reason.
-    pub fn check(&self) -> Result<(), (&'static str, String)> {
-        for (key, span) in [
+    pub fn check(&self) -> Result<(), KeyError> {
+        check_positive([
             ("connect_timeout", self.connect_timeout),
             ("request_timeout", self.request_timeout),
             ("ice_timeout", self.ice_timeout),
             ("dtls_timeout", self.dtls_timeout),
             ("no_media", self.no_media),
             ("silence", self.silence),
-        ] {
-            if span.0.is_zero() {
-                return Err((key, format!("`{key}` must be greater than 0")));
-            }
-        }
+        ])?;
         let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
         for (key, tokens) in [
             ("token", self.token.as_slice()),
@@ -385,7 +382,7 @@ impl ClientConfig {
 
     /// Checks that clients change channel only between streams of WHEP. Returns the invalid key and
     /// the reason.
-    pub(super) fn check_zap(&self, is_whep: bool) -> Result<(), (&'static str, String)> {
+    pub(super) fn check_zap(&self, is_whep: bool) -> Result<(), KeyError> {
         match self.zap {
             Some(_) if !is_whep => {
                 let text = "only clients of `whep+http://` change channel; remove `zap`";
@@ -401,10 +398,7 @@ impl ClientConfig {
 
     /// Checks that the client has no two credentials: `headers` with `Authorization`, and a key.
     /// `of_livekit` is true for LiveKit rooms. Returns the invalid key and the reason.
-    pub(super) fn check_authorization(
-        &self,
-        of_livekit: bool,
-    ) -> Result<(), (&'static str, String)> {
+    pub(super) fn check_authorization(&self, of_livekit: bool) -> Result<(), KeyError> {
         let key = match (self.has_token(), of_livekit) {
             (true, _) => "token",
             (false, true) => "api_key",

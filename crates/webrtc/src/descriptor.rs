@@ -18,21 +18,21 @@ use super::signalling::janus::Subscribe;
 use super::tracks::{AUTHENTICATED_SAMPLE, FEEDBACK_DELAY_MAX};
 use super::turn::TurnTransport;
 use super::url::{Resource, SCHEMES, Url};
-use kit::browser::{Golden, Page};
+use kit::browser::Page;
 use kit::descriptor::{
-    self, ClientFactory, ClientIdentity, Location, PopulationKeys, PopulationPlan, Protocol,
-    RunContext, StreamName,
+    self, ClientFactory, ClientIdentity, Facts, Location, PopulationKeys, PopulationPlan, Protocol,
+    RunContext, SocketNeeds, StreamName,
 };
 use kit::http1;
+use kit::keys::KeyError;
 use kit::media::rtp::{self, StreamSummary, metrics::RTP};
-use kit::media::source::{MediaSource, SourceConfig};
+use kit::media::source::MediaSource;
 use kit::media::talk::{Member, TalkConfig, TurnSchedule};
 use kit::metrics::{CLIENTS, ZAPPING, ZAPS_FAILED_BROKEN};
 use kit::options::{ClientOption, ClientOptions};
 use kit::viewer::VIEWERS;
 use kit::zapping::{ViewerMaker, Viewers};
 use session::seeds::derive_seed;
-use session::tls::TlsConfig;
 use session::{CaptureNeeds, Session, StreamRow};
 
 /// WebRTC with signalling by WHIP, WHEP, Janus or LiveKit.
@@ -50,6 +50,7 @@ pub static PROTOCOL: Protocol = Protocol {
         delay_max: Some(FEEDBACK_DELAY_MAX),
         ..rtp::READ_NEEDS
     }),
+    capacity_thresholds: &["loss < 1%", "startup_delay.p95 < 2s"],
     stream_columns: &[rtp::RTP_COLUMNS],
     parse_url: read_url,
     probe: None,
@@ -106,11 +107,51 @@ impl PopulationKeys for ClientConfig {
         &PROTOCOL
     }
 
-    fn check(&self) -> Result<(), (&'static str, String)> {
+    fn facts(&self) -> Facts<'_> {
+        let published = self.publish.as_ref().or(self.feed.as_ref());
+        let usual = Facts::new(&PROTOCOL, published, self.zap).sending(self.source());
+        let only_sends = self.participate.is_some() && self.subscribe == Subscribe::Nobody;
+        let turn = self.turn.as_ref().and_then(|turn| turn.check().ok());
+        Facts {
+            tls: Some(&self.tls),
+            receives: usual.receives && !only_sends,
+            time_codes: usual.time_codes || self.time_codes,
+            datagrams: match (&self.turn, self.receive) {
+                // Datagrams of a TURN server contain media that only the session can extract.
+                (Some(_), _) => None,
+                (None, Receive::Headers) => usual.datagrams,
+                // Packets to be decrypted are needed whole.
+                (None, Receive::Decrypted) => Some(CaptureNeeds {
+                    delay_max: Some(FEEDBACK_DELAY_MAX),
+                    ..CaptureNeeds::ALL
+                }),
+            },
+            by_sockets: turn.is_some_and(|url| url.transport == TurnTransport::Udp),
+            golden: self.golden,
+            ..usual
+        }
+    }
+
+    /// One socket per signalling connection and per PeerConnection. No UDP port with a TURN server,
+    /// which is reached from arbitrary ports: the packet ring shows nothing of its datagrams, and
+    /// only segments of a connection to it.
+    fn sockets_per_client(&self, clients: u64) -> SocketNeeds {
+        let peers = self.peers_per_client(clients);
+        SocketNeeds {
+            // The signalling has at most two connections.
+            descriptors: self.channels() * (2 + peers),
+            udp_pairs: match self.turn {
+                Some(_) => 0,
+                None => self.channels() * peers,
+            },
+        }
+    }
+
+    fn check(&self) -> Result<(), KeyError> {
         ClientConfig::check(self)
     }
 
-    fn check_url(&self, url: &str) -> Result<(), (&'static str, String)> {
+    fn check_url(&self, url: &str) -> Result<(), KeyError> {
         let resource = Url::parse(url).map(|url| url.resource);
         self.check_zap(matches!(resource, Ok(Resource::Whep) | Err(_)))?;
         self.check_mountpoint(matches!(resource, Ok(Resource::Mountpoint(_))))?;
@@ -129,14 +170,6 @@ impl PopulationKeys for ClientConfig {
                 self.check_authorization(false)
             }
         }
-    }
-
-    fn tls(&self) -> Option<&TlsConfig> {
-        Some(&self.tls)
-    }
-
-    fn capacity_thresholds(&self) -> &'static [&'static str] {
-        &["loss < 1%", "startup_delay.p95 < 2s"]
     }
 
     fn default_thresholds(&self) -> &'static [&'static str] {
@@ -163,24 +196,6 @@ impl PopulationKeys for ClientConfig {
             ],
             (None, None) => &["received > 0", "unauthentic == 0", "streams_silent == 0"],
         }
-    }
-
-    /// Packets to be decrypted are needed whole.
-    fn datagrams(&self) -> Option<CaptureNeeds> {
-        // Datagrams of a TURN server contain media that only the session can extract.
-        match (&self.turn, self.receive) {
-            (Some(_), _) => None,
-            (None, Receive::Headers) => PROTOCOL.datagrams,
-            (None, Receive::Decrypted) => Some(CaptureNeeds {
-                delay_max: Some(FEEDBACK_DELAY_MAX),
-                ..CaptureNeeds::ALL
-            }),
-        }
-    }
-
-    fn is_sockets_only(&self) -> bool {
-        let url = self.turn.as_ref().and_then(|turn| turn.check().ok());
-        url.is_some_and(|url| url.transport == TurnTransport::Udp)
     }
 
     fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
@@ -212,66 +227,8 @@ impl PopulationKeys for ClientConfig {
         }))
     }
 
-    /// One socket per signalling connection and per PeerConnection.
-    fn sockets_per_client(&self, clients: u64) -> u64 {
-        // The signalling has at most two connections.
-        self.channels() * (2 + self.peers_per_client(clients))
-    }
-
-    /// Zero with a TURN server, which is reached from arbitrary ports: the packet ring shows
-    /// nothing of its datagrams, and only segments of a connection to it.
-    fn udp_pairs_per_client(&self, clients: u64) -> u64 {
-        match self.turn {
-            Some(_) => 0,
-            None => self.channels() * self.peers_per_client(clients),
-        }
-    }
-
-    fn actions(&self) -> Option<String> {
-        self.zap.map(|zap| zap.describe())
-    }
-
-    fn changes_channel(&self) -> bool {
-        self.zap.is_some()
-    }
-
-    fn published(&self) -> Option<&SourceConfig> {
-        self.publish.as_ref().or(self.feed.as_ref())
-    }
-
-    /// Participants in a room receive the others, unless they subscribe to nobody.
-    fn receives(&self) -> bool {
-        let only_sends = self.participate.is_some() && self.subscribe == Subscribe::Nobody;
-        !self.publishes() && !only_sends
-    }
-
-    fn is_awaited(&self) -> bool {
-        self.source().is_some()
-    }
-
-    fn source_file(&self) -> Option<&PathBuf> {
-        self.source()?.file.as_ref()
-    }
-
-    fn allows_time_codes(&self) -> bool {
-        self.source().is_some() || self.time_codes
-    }
-
-    fn golden_browsers(&self) -> Option<Golden> {
-        self.golden
-    }
-
     fn golden_page(&self, url: &str) -> Result<Page, String> {
         golden::page(self, url)
-    }
-
-    fn stay_description(&self) -> Option<String> {
-        let stays = self.source().is_some();
-        stays.then(|| "stay until the run ends".to_owned())
-    }
-
-    fn ends_on_its_own(&self) -> bool {
-        self.source().is_none()
     }
 }
 

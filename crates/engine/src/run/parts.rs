@@ -23,7 +23,7 @@ pub(crate) fn subjects(scenario: &Scenario) -> Vec<SubjectHeader> {
             kind: protocol.name.to_owned(),
             catalogue: protocol.catalogue,
         });
-        if population.config.golden_browsers().is_some() {
+        if population.config.facts().golden.is_some() {
             subjects.push(SubjectHeader {
                 name: browser::subject(&population.name),
                 kind: browser::KIND.to_owned(),

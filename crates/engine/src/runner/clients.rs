@@ -17,7 +17,7 @@ use crate::worker::MakeClient;
 ///
 /// CA files are loaded now if a URL uses TLS, otherwise when a server redirects a client to TLS.
 pub(crate) fn tls(population: &Population) -> Result<Arc<net::tls::Client>, EngineError> {
-    let config = population.config.tls().cloned().unwrap_or_default();
+    let config = population.config.facts().tls.cloned().unwrap_or_default();
     let tls = net::tls::Client::new(net::tls::Trust {
         accept_any: !config.verify,
         authorities: config.ca,
@@ -62,7 +62,11 @@ pub(crate) fn client_factory(
         population: population.name.clone(),
         message,
     };
-    let path = population.config.source_file();
+    let path = population
+        .config
+        .facts()
+        .sent
+        .and_then(|source| source.file.as_ref());
     let of_file = |error: &str| match path {
         Some(path) => refused(format!("{}: {error}", path.display())),
         None => refused(error.to_owned()),

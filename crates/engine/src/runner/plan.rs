@@ -133,8 +133,8 @@ fn worker_plans(
                             client: maker.clone(),
                             tls: tls.clone(),
                             traced: Traced::default(),
-                            media: population.config.has_media(),
-                            sources: population.config.source_addresses().to_vec(),
+                            media: population.config.facts().has_media,
+                            sources: population.config.facts().source_addresses.to_vec(),
                         }),
                     }
                 })

@@ -119,12 +119,12 @@ impl ReceivePath {
             needs: scenario
                 .populations
                 .iter()
-                .filter_map(|population| population.config.datagrams())
+                .filter_map(|population| population.config.facts().datagrams)
                 .reduce(CaptureNeeds::union),
             time_codes: scenario
                 .populations
                 .iter()
-                .any(|population| population.config.allows_time_codes()),
+                .any(|population| population.config.facts().time_codes),
         })
     }
 
@@ -232,7 +232,7 @@ fn named_ports(scenario: &Scenario) -> Result<Option<ReceiverPorts>, EngineError
     let mut named: Option<(&str, ReceiverPorts)> = None;
     for population in &scenario.populations {
         // The ports of a receiver belong to another machine.
-        let media = population.config.media();
+        let media = population.config.facts().media;
         let Some(media) = media.filter(|media| media.receiver.is_none()) else {
             continue;
         };

@@ -197,7 +197,7 @@ pub(crate) fn connect(
 ) -> Result<Vec<RemoteWorker>, EngineError> {
     let mut wanted: Vec<(SocketAddr, Secret, Vec<usize>)> = Vec::new();
     for (index, population) in scenario.populations.iter().enumerate() {
-        let media = population.config.media();
+        let media = population.config.facts().media;
         let Some((media, address)) = media.and_then(|media| Some((media, media.receiver?))) else {
             continue;
         };
@@ -277,7 +277,7 @@ fn prepare(
         let protocol = population.config.protocol().name.to_owned();
         (population.name.clone(), protocol)
     };
-    let ports = |index: &usize| scenario.populations[*index].config.media()?.ports;
+    let ports = |index: &usize| scenario.populations[*index].config.facts().media?.ports;
     let mut all = populations.iter().map(ports);
     let first = all.next().flatten();
     if all.any(|ports| ports != first) {

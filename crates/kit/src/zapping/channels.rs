@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::duration_range::DurationRange;
+use crate::keys::KeyError;
 
 /// Channel changes of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -41,10 +42,7 @@ impl Zap {
 
     /// Checks the values, and that none of the keys that exclude `zap` is written. Returns the key
     /// and the reason.
-    pub fn check_with(
-        &self,
-        others: &[(&'static str, bool)],
-    ) -> Result<(), (&'static str, String)> {
+    pub fn check_with(&self, others: &[(&'static str, bool)]) -> Result<(), KeyError> {
         self.check().map_err(|text| ("zap", text))?;
         match others.iter().find(|(_, is_written)| *is_written) {
             Some((key, _)) => {

@@ -132,12 +132,20 @@ mod tests {
             "cam.local",
         ];
         let scenario = read(&line).expect("it is a good line");
-        let tls = scenario.populations[0].config.tls().expect("it knows TLS");
+        let tls = scenario.populations[0]
+            .config
+            .facts()
+            .tls
+            .expect("it knows TLS");
         assert!(tls.verify);
         assert_eq!(tls.ca.as_deref(), Some(std::path::Path::new("own.pem")));
         assert_eq!(tls.server_name.as_deref(), Some("cam.local"));
         let scenario = read(&["rtsps://h/a", "--tls-no-verify"]).expect("it is a good line");
-        let tls = scenario.populations[0].config.tls().expect("it knows TLS");
+        let tls = scenario.populations[0]
+            .config
+            .facts()
+            .tls
+            .expect("it knows TLS");
         assert!(!tls.verify);
     }
 
@@ -155,7 +163,7 @@ mod tests {
             let publishers = &scenario.populations[0];
             assert_eq!(publishers.name, "publishers", "{line:?}");
             assert_eq!(publishers.urls, [url]);
-            let source = publishers.config.published().expect("it publishes");
+            let source = publishers.config.facts().published.expect("it publishes");
             assert_eq!(
                 source.file.as_deref(),
                 file.map(std::path::Path::new),

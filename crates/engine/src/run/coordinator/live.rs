@@ -47,7 +47,8 @@ impl ClientsSoFar {
 /// Role of the clients of a population.
 fn role(population: &Population) -> ClientRole {
     let config = &population.config;
-    match (config.has_media(), config.receives()) {
+    let facts = config.facts();
+    match (facts.has_media, facts.receives) {
         (false, _) => ClientRole::Send,
         (true, false) => ClientRole::Publish,
         (true, true) => ClientRole::Play,

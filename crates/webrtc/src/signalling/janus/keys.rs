@@ -4,10 +4,11 @@ use serde_json::Value;
 
 use super::{RoomConfig, Subscribe};
 use crate::config::ClientConfig;
+use kit::keys::KeyError;
 
 impl ClientConfig {
     /// Checks the keys about the media of a room. Returns the invalid key and the reason.
-    pub(crate) fn check_room_keys(&self) -> Result<(), (&'static str, String)> {
+    pub(crate) fn check_room_keys(&self) -> Result<(), KeyError> {
         if self.layer.is_some() && self.subscribe == Subscribe::Nobody {
             let text = "`layer` has no effect with `subscribe: nobody`; remove one of them";
             return Err(("layer", text.to_owned()));
@@ -23,7 +24,7 @@ impl ClientConfig {
         Ok(())
     }
 
-    pub(crate) fn check_feed(&self) -> Result<(), (&'static str, String)> {
+    pub(crate) fn check_feed(&self) -> Result<(), KeyError> {
         let Some(source) = &self.feed else {
             return Ok(());
         };
@@ -48,7 +49,7 @@ impl ClientConfig {
 
     /// Checks the keys for a Janus mount point, or, if `is_one` is false, for any other URL.
     /// Returns the invalid key and the reason.
-    pub(crate) fn check_mountpoint(&self, is_one: bool) -> Result<(), (&'static str, String)> {
+    pub(crate) fn check_mountpoint(&self, is_one: bool) -> Result<(), KeyError> {
         if self.feed.is_some() && !is_one {
             let text = "`feed` is for Janus mount points (`janus+ws://HOST/streaming/ID`)";
             return Err(("feed", text.to_owned()));
@@ -65,7 +66,7 @@ impl ClientConfig {
     }
 
     /// Checks the keys for a Janus room. Returns the invalid key and the reason.
-    pub(crate) fn check_room(&self) -> Result<(), (&'static str, String)> {
+    pub(crate) fn check_room(&self) -> Result<(), KeyError> {
         match self.publish {
             Some(_) => {
                 let text = "`publish` is for WHIP; use `participate` in rooms";
@@ -83,10 +84,7 @@ impl ClientConfig {
 
     /// Checks the keys for URLs that are not Janus rooms; `of_livekit` is true for LiveKit rooms.
     /// Returns the invalid key and the reason.
-    pub(crate) fn check_without_janus_room(
-        &self,
-        of_livekit: bool,
-    ) -> Result<(), (&'static str, String)> {
+    pub(crate) fn check_without_janus_room(&self, of_livekit: bool) -> Result<(), KeyError> {
         if self.layer.is_some() && !of_livekit {
             let text = "`layer` is for rooms of Janus or LiveKit; remove it";
             return Err(("layer", text.to_owned()));

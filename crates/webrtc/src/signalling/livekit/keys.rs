@@ -2,10 +2,11 @@
 
 use crate::config::ClientConfig;
 use crate::signalling::janus::Subscribe;
+use kit::keys::KeyError;
 
 impl ClientConfig {
     /// Checks the keys for LiveKit rooms. Returns the invalid key and the reason.
-    pub(crate) fn check_for_livekit(&self) -> Result<(), (&'static str, String)> {
+    pub(crate) fn check_for_livekit(&self) -> Result<(), KeyError> {
         let has_key = self.api_key.is_some() && self.api_secret.is_some();
         if !self.has_token() && !has_key {
             let text = "LiveKit requires a token; set `api_key` and `api_secret`, with which each \

@@ -1,8 +1,7 @@
 //! Session descriptions (SDP, RFC 8866), as far as a player needs them.
 //!
-//! The `sdp-types` crate parses a cleaned copy of the text. The cleaning accepts everything that
-//! players tolerate: bare line feeds, trailing blanks, lines in the wrong order or of unknown type,
-//! missing `o=`, `s=` and `t=`, ports out of range.
+//! Everything that players tolerate is accepted: bare line feeds, trailing blanks, lines in the wrong
+//! order or of unknown type, missing `o=`, `s=` and `t=`, ports out of range.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -111,18 +110,17 @@ pub enum Direction {
 }
 
 impl Direction {
-    fn from_attributes(attributes: &[sdp_types::Attribute]) -> Option<Direction> {
-        attributes
-            .iter()
-            .inspect(|_| steps::count_bytes(1))
-            .find_map(
-                |attribute| match attribute.attribute.trim().to_ascii_lowercase().as_str() {
-                    "sendrecv" | "recvonly" => Some(Direction::ToClient),
-                    "sendonly" => Some(Direction::FromClient),
-                    "inactive" => Some(Direction::Inactive),
-                    _ => None,
-                },
-            )
+    fn of(section: &Section<'_>) -> Option<Direction> {
+        let mut attributes = section.attributes.iter();
+        attributes.find_map(|(name, _)| {
+            steps::count_bytes(1);
+            match name.to_ascii_lowercase().as_str() {
+                "sendrecv" | "recvonly" => Some(Direction::ToClient),
+                "sendonly" => Some(Direction::FromClient),
+                "inactive" => Some(Direction::Inactive),
+                _ => None,
+            }
+        })
     }
 }
 
@@ -184,53 +182,50 @@ impl Description {
     pub fn parse(body: &[u8]) -> Result<Description, SdpError> {
         steps::count_bytes(body.len());
         let text = String::from_utf8_lossy(body);
-        let clean = normalise(&text)?;
-        let session = sdp_types::Session::parse(clean.as_bytes())
-            .map_err(|error| SdpError::Malformed(error.to_string()))?;
-        let connection = session.connection.as_ref().and_then(address);
+        let (session, medias) = sections(&text)?;
+        let range = |section: &Section<'_>| Range::parse(&section.attribute("range")?);
         let mut description = Description {
-            control: attribute(&session.attributes, "control"),
-            range: attribute(&session.attributes, "range").and_then(|range| Range::parse(&range)),
+            control: session.attribute("control"),
+            range: range(&session),
             medias: Vec::new(),
             non_rtp_count: 0,
-            bandwidth: bandwidth(&session.bandwidths, "TIAS")
-                .or_else(|| from_kilobits(bandwidth(&session.bandwidths, "AS"))),
+            bandwidth: session
+                .bandwidth("TIAS")
+                .or_else(|| from_kilobits(session.bandwidth("AS"))),
         };
-        for media in &session.medias {
-            if !media.proto.to_ascii_uppercase().contains("RTP/") {
+        for (media, own) in &medias {
+            if !media.protocol.to_ascii_uppercase().contains("RTP/") {
                 description.non_rtp_count += 1;
                 continue;
             }
-            let own = |kind| bandwidth(&media.bandwidths, kind);
-            let own_connection = media.connections.first();
-            let group = own_connection.or(session.connection.as_ref());
-            let to = own_connection.and_then(address).or(connection);
-            let only_from = sources(&media.attributes, to)
-                .or_else(|| sources(&session.attributes, to))
-                .unwrap_or_default();
-            let any = |kind| own(kind).or_else(|| bandwidth(&session.bandwidths, kind));
+            let to = own.address().or(session.address());
+            let only_from = own.sources(to).or_else(|| session.sources(to));
+            let any = |kind| own.bandwidth(kind).or_else(|| session.bandwidth(kind));
             description.medias.push(MediaSection {
-                kind: match media.media.to_ascii_lowercase().as_str() {
+                kind: match media.kind.to_ascii_lowercase().as_str() {
                     "video" => MediaKind::Video,
                     "audio" => MediaKind::Audio,
                     "text" => MediaKind::Text,
                     "application" => MediaKind::Application,
                     _ => MediaKind::Other,
                 },
-                protocol: media.proto.clone(),
-                formats: formats(media),
-                control: attribute(&media.attributes, "control"),
-                range: attribute(&media.attributes, "range").and_then(|range| Range::parse(&range)),
+                protocol: media.protocol.to_owned(),
+                formats: formats(media, own),
+                control: own.attribute("control"),
+                range: range(own),
                 connection: to,
-                ttl: group.and_then(ttl),
+                ttl: match own.connection {
+                    Some(_) => own.ttl(),
+                    None => session.ttl(),
+                },
                 port: media.port,
-                sources: only_from,
+                sources: only_from.unwrap_or_default(),
                 receiver_report_bandwidth: any("RR"),
                 sender_report_bandwidth: any("RS"),
-                bandwidth: from_kilobits(own("AS")),
-                tias_bandwidth: own("TIAS"),
-                direction: Direction::from_attributes(&media.attributes)
-                    .or_else(|| Direction::from_attributes(&session.attributes))
+                bandwidth: from_kilobits(own.bandwidth("AS")),
+                tias_bandwidth: own.bandwidth("TIAS"),
+                direction: Direction::of(own)
+                    .or_else(|| Direction::of(&session))
                     .unwrap_or_default(),
             });
         }
@@ -265,20 +260,56 @@ impl Description {
     }
 }
 
-/// Returns the lines that are needed, in the order that the grammar requires.
-fn normalise(text: &str) -> Result<String, SdpError> {
+/// Connection, bandwidths and attributes, of the session or of one stream.
+#[derive(Debug, Default)]
+struct Section<'a> {
+    /// Address, as written.
+    connection: Option<&'a str>,
+    bandwidths: Vec<(&'a str, u64)>,
+    /// Names and values; a value is empty if there is none.
+    attributes: Vec<(&'a str, &'a str)>,
+}
+
+/// Line that begins a stream.
+#[derive(Debug)]
+struct MediaLine<'a> {
+    kind: &'a str,
+    /// 0 if it is invalid: RTSP negotiates the port.
+    port: u16,
+    protocol: &'a str,
+    /// `0` if none is stated.
+    formats: Vec<&'a str>,
+}
+
+impl<'a> MediaLine<'a> {
+    fn parse(value: &'a str) -> Result<MediaLine<'a>, SdpError> {
+        let mut words = value.split_ascii_whitespace();
+        let (Some(kind), Some(port), Some(protocol)) = (words.next(), words.next(), words.next())
+        else {
+            return Err(SdpError::Malformed(format!(
+                "a media line lacks its transport: m={value:.80}"
+            )));
+        };
+        let port = port.split('/').next();
+        let mut formats: Vec<&str> = words.take(MAX_FORMATS).collect();
+        if formats.is_empty() {
+            formats.push("0");
+        }
+        Ok(MediaLine {
+            kind,
+            port: port.and_then(|port| port.parse().ok()).unwrap_or(0),
+            protocol,
+            formats,
+        })
+    }
+}
+
+/// Splits a description into the section of the session and those of its streams.
+fn sections(text: &str) -> Result<(Section<'_>, Vec<(MediaLine<'_>, Section<'_>)>), SdpError> {
     if text.trim().is_empty() {
         return Err(SdpError::Empty);
     }
-    // Connection, bandwidths and attributes, of the session or of one stream.
-    #[derive(Default)]
-    struct Section {
-        media: Option<String>,
-        connection: Option<String>,
-        bandwidths: Vec<String>,
-        attributes: Vec<String>,
-    }
-    let mut sections = vec![Section::default()];
+    let (mut session, mut medias) = (Section::default(), Vec::new());
     let mut is_sdp = false;
     for line in text.split(['\r', '\n']).take(MAX_LINES) {
         let line = line.trim_matches([' ', '\t', '\0', '\u{feff}']);
@@ -289,155 +320,107 @@ fn normalise(text: &str) -> Result<String, SdpError> {
         if value.contains('\0') {
             continue;
         }
-        let section = sections
-            .last_mut()
-            .expect("there is one from the beginning");
+        let section = match medias.last_mut() {
+            Some((_, section)) => section,
+            None => &mut session,
+        };
         match kind {
             "v" => is_sdp = true,
             "m" => {
                 is_sdp = true;
-                let mut words = value.split_ascii_whitespace();
-                let (Some(media), Some(port), Some(proto)) =
-                    (words.next(), words.next(), words.next())
-                else {
-                    return Err(SdpError::Malformed(format!(
-                        "a media line lacks its transport: m={value:.80}"
-                    )));
-                };
-                if sections.len() > MAX_MEDIAS {
+                let media = MediaLine::parse(value)?;
+                if medias.len() == MAX_MEDIAS {
                     break;
                 }
-                let formats: Vec<&str> = words.take(MAX_FORMATS).collect();
-                let formats = match formats.is_empty() {
-                    true => "0".to_owned(),
-                    false => formats.join(" "),
-                };
-                // An invalid port counts as 0: RTSP negotiates the port.
-                let port: u16 = port
-                    .split('/')
-                    .next()
-                    .and_then(|p| p.parse().ok())
-                    .unwrap_or(0);
-                sections.push(Section {
-                    media: Some(format!("m={media} {port} {proto} {formats}")),
-                    ..Section::default()
-                });
+                medias.push((media, Section::default()));
             }
             "c" if section.connection.is_none() => {
-                if let [net, kind, address] = value.split_ascii_whitespace().collect::<Vec<_>>()[..]
-                {
-                    section.connection = Some(format!("c={net} {kind} {address}"));
+                let words: Vec<&str> = value.split_ascii_whitespace().take(4).collect();
+                if let [_, _, address] = words[..] {
+                    section.connection = Some(address);
                 }
             }
             "b" => {
                 if let Some((kind, number)) = value.split_once(':')
-                    && let Ok(number) = number.trim().parse::<u64>()
+                    && let Ok(number) = number.trim().parse()
                 {
-                    section
-                        .bandwidths
-                        .push(format!("b={}:{number}", kind.trim()));
+                    section.bandwidths.push((kind.trim(), number));
                 }
             }
-            "a" if !value.is_empty() => section.attributes.push(format!("a={value}")),
+            "a" if !value.is_empty() => {
+                let (name, value) = value.split_once(':').unwrap_or((value, ""));
+                section.attributes.push((name.trim(), value.trim()));
+            }
             _ => {}
         }
     }
-    if !is_sdp {
-        return Err(SdpError::NotSdp);
+    match is_sdp {
+        true => Ok((session, medias)),
+        false => Err(SdpError::NotSdp),
     }
-    let mut out = String::with_capacity(text.len() + 64);
-    out.push_str("v=0\r\no=- 0 0 IN IP4 0.0.0.0\r\ns=-\r\n");
-    for (at, section) in sections.iter().enumerate() {
-        let lines = section
-            .media
-            .iter()
-            .chain(&section.connection)
-            .chain(&section.bandwidths);
-        for line in lines {
-            out.push_str(line);
-            out.push_str("\r\n");
-        }
-        if at == 0 {
-            out.push_str("t=0 0\r\n");
-        }
-        for line in &section.attributes {
-            out.push_str(line);
-            out.push_str("\r\n");
-        }
-    }
-    Ok(out)
 }
 
-fn attribute(attributes: &[sdp_types::Attribute], name: &str) -> Option<String> {
-    attributes
-        .iter()
-        .inspect(|_| steps::count_bytes(1))
-        .find(|attribute| attribute.attribute.trim().eq_ignore_ascii_case(name))
-        .and_then(|attribute| attribute.value.as_deref())
-        .map(|value| value.trim().to_owned())
-        .filter(|value| !value.is_empty())
-}
-
-fn bandwidth(bandwidths: &[sdp_types::Bandwidth], kind: &str) -> Option<u64> {
-    bandwidths
-        .iter()
-        .find(|bandwidth| bandwidth.bwtype.eq_ignore_ascii_case(kind))
-        .map(|bandwidth| bandwidth.bandwidth)
-}
-
-fn from_kilobits(number: Option<u64>) -> Option<u64> {
-    number.map(|kilobits| kilobits.saturating_mul(1000))
-}
-
-fn address(connection: &sdp_types::Connection) -> Option<IpAddr> {
-    let text = &connection.connection_address;
-    text.split('/').next()?.parse().ok()
-}
-
-/// TTL of an IPv4 group, written ADDRESS/TTL. IPv6 has none (RFC 8866, 5.7).
-fn ttl(connection: &sdp_types::Connection) -> Option<u8> {
-    let group = address(connection)?;
-    let mut parts = connection.connection_address.split('/').skip(1);
-    (group.is_ipv4() && group.is_multicast())
-        .then(|| parts.next()?.trim().parse().ok())
-        .flatten()
-}
-
-/// Sources that a filter includes for the group; `None` if no including filter applies to the group
-/// (RFC 4570, 3).
-fn sources(attributes: &[sdp_types::Attribute], group: Option<IpAddr>) -> Option<Vec<IpAddr>> {
-    let group = group?;
-    let filters = attributes.iter().filter(|attribute| {
-        let name = attribute.attribute.trim();
-        name.eq_ignore_ascii_case("source-filter")
-    });
-    let sources = |filter: &sdp_types::Attribute| {
-        steps::count_bytes(filter.value.as_ref().map_or(0, String::len));
-        // Filter mode, network type, address type, and destination.
-        let mut words = filter.value.as_deref()?.split_ascii_whitespace();
-        let includes = words.next()?.eq_ignore_ascii_case("incl");
-        let destination = words.nth(2)?;
-        let is_its = destination == "*" || destination.parse() == Ok(group);
-        let sources: Vec<IpAddr> = words
-            .filter_map(|word| word.parse::<IpAddr>().ok())
-            .filter(|source| source.is_ipv4() == group.is_ipv4())
-            .take(MAX_SOURCES)
-            .collect();
-        (includes && is_its && !sources.is_empty()).then_some(sources)
-    };
-    filters.filter_map(sources).next()
-}
-
-fn formats(media: &sdp_types::Media) -> Vec<Format> {
-    // `NUMBER rest` of the attributes with this name; the first attribute of each number counts.
-    // One pass over the attributes instead of one per payload type.
-    let all_of = |name: &str| {
-        let mut first: HashMap<u8, &str> = HashMap::new();
-        for attribute in &media.attributes {
+impl Section<'_> {
+    fn attribute(&self, name: &str) -> Option<String> {
+        let mut attributes = self.attributes.iter();
+        let found = attributes.find(|(own, _)| {
             steps::count_bytes(1);
-            if attribute.attribute.trim().eq_ignore_ascii_case(name)
-                && let Some(value) = attribute.value.as_deref()
-                && let Some((number, rest)) = value.trim().split_once([' ', '\t'])
+            own.eq_ignore_ascii_case(name)
+        });
+        let value = found.map(|(_, value)| (*value).to_owned());
+        value.filter(|value| !value.is_empty())
+    }
+
+    fn bandwidth(&self, kind: &str) -> Option<u64> {
+        let mut bandwidths = self.bandwidths.iter();
+        let found = bandwidths.find(|(own, _)| own.eq_ignore_ascii_case(kind));
+        found.map(|(_, number)| *number)
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.connection?.split('/').next()?.parse().ok()
+    }
+
+    /// TTL of an IPv4 group, written ADDRESS/TTL. IPv6 has none (RFC 8866, 5.7).
+    fn ttl(&self) -> Option<u8> {
+        let group = self.address()?;
+        let mut parts = self.connection?.split('/').skip(1);
+        (group.is_ipv4() && group.is_multicast())
+            .then(|| parts.next()?.parse().ok())
+            .flatten()
+    }
+
+    /// Sources that a filter includes for the group; `None` if no including filter applies to the
+    /// group (RFC 4570, 3).
+    fn sources(&self, group: Option<IpAddr>) -> Option<Vec<IpAddr>> {
+        let group = group?;
+        let all = self.attributes.iter();
+        let filters = all.filter(|(name, _)| name.eq_ignore_ascii_case("source-filter"));
+        let sources = |(_, filter): &(&str, &str)| {
+            steps::count_bytes(filter.len());
+            // Filter mode, network type, address type, and destination.
+            let mut words = filter.split_ascii_whitespace();
+            let includes = words.next()?.eq_ignore_ascii_case("incl");
+            let destination = words.nth(2)?;
+            let is_its = destination == "*" || destination.parse() == Ok(group);
+            let sources: Vec<IpAddr> = words
+                .filter_map(|word| word.parse::<IpAddr>().ok())
+                .filter(|source| source.is_ipv4() == group.is_ipv4())
+                .take(MAX_SOURCES)
+                .collect();
+            (includes && is_its && !sources.is_empty()).then_some(sources)
+        };
+        filters.filter_map(sources).next()
+    }
+
+    /// `NUMBER rest` of the attributes with this name; the first attribute of each number counts.
+    /// One pass over the attributes instead of one per payload type.
+    fn by_payload_type(&self, name: &str) -> HashMap<u8, &str> {
+        let mut first: HashMap<u8, &str> = HashMap::new();
+        for (own, value) in &self.attributes {
+            steps::count_bytes(1);
+            if own.eq_ignore_ascii_case(name)
+                && let Some((number, rest)) = value.split_once([' ', '\t'])
                 && let Ok(number) = number.parse()
             {
                 steps::count_bytes(value.len());
@@ -445,10 +428,20 @@ fn formats(media: &sdp_types::Media) -> Vec<Format> {
             }
         }
         first
-    };
-    let (maps, parameters) = (all_of("rtpmap"), all_of("fmtp"));
+    }
+}
+
+fn from_kilobits(number: Option<u64>) -> Option<u64> {
+    number.map(|kilobits| kilobits.saturating_mul(1000))
+}
+
+fn formats(media: &MediaLine<'_>, section: &Section<'_>) -> Vec<Format> {
+    let (maps, parameters) = (
+        section.by_payload_type("rtpmap"),
+        section.by_payload_type("fmtp"),
+    );
     let mut formats: Vec<Format> = Vec::new();
-    for word in media.fmt.split_ascii_whitespace() {
+    for word in &media.formats {
         let Some(payload_type) = word.parse::<u8>().ok().filter(|&number| number < 128) else {
             continue;
         };

@@ -216,13 +216,6 @@ struct IncompleteMessage {
 }
 
 impl MessageReader {
-    /// Returns true if a message is incomplete.
-    pub fn has_incomplete(&self) -> bool {
-        self.incomplete.is_some()
-            || self.prefix_length > 0
-            || self.ws.as_ref().is_some_and(|ws| ws.is_incomplete())
-    }
-
     /// Returns the next complete item of `input` and removes it from there. Returns `None` if more
     /// bytes are needed; `input` is then empty.
     ///

@@ -27,14 +27,7 @@ pub use talk_flow::{TalkFlow, TalkSettings, VOICE_FLAG};
 
 use crate::media::shared::figures;
 use metrics as m;
-use session::{CaptureNeeds, MediaFilter};
-
-/// Distinguishes RTP from everything else on a port: STUN, DTLS and the like (RFC 7983, 7), and
-/// RTCP (RFC 5761, 4).
-pub const DEMUX_MARK: MediaFilter = MediaFilter {
-    first_byte: [128, 191],
-    excluded_second_byte: Some([192, 223]),
-};
+use session::CaptureNeeds;
 
 /// Shared measurements of RTP streams, kept in the metrics of [`metrics`].
 struct RtpMetrics;

@@ -153,11 +153,6 @@ pub struct Reassembler {
 }
 
 impl Reassembler {
-    /// Returns `true` if a message or a frame is incomplete.
-    pub fn is_incomplete(&self) -> bool {
-        self.open.is_some() || self.message.is_some() || !self.head.is_empty()
-    }
-
     /// Returns the next complete item. `masked` is `true` if received frames must be masked;
     /// otherwise they must not be.
     ///

@@ -112,8 +112,6 @@ pub mod extension {
     /// Transport-wide sequence number (draft-holmer-rmcat-transport-wide-cc-extensions-01).
     pub const TRANSPORT_CC: &str =
         "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
-    /// Send time of a packet, in 24 bits.
-    pub const ABS_SEND_TIME: &str = "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time";
 }
 
 /// Attributes of one source (`a=ssrc`, RFC 5576, 4.1).

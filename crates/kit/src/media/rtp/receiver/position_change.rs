@@ -42,11 +42,6 @@ pub struct PositionStatement {
 }
 
 impl PositionStatement {
-    /// True if packets of this position can be distinguished from earlier ones.
-    pub fn is_distinguishable(&self) -> bool {
-        self.seq.is_some() || self.rtptime.is_some()
-    }
-
     /// True if a packet belongs to this position.
     fn contains(&self, packet: &ReceivedPacket, clock_rate: u32) -> bool {
         match (self.seq, self.rtptime) {

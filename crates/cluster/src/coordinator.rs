@@ -281,8 +281,10 @@ impl Coordinator {
         // From here on the crew tells them to leave if anything fails.
         let reader = self.reader_of(run, 0);
         let crew = RemoteCrew::new(
-            (self.shared.clone(), reader),
-            (&self.members, self.observer.clone()),
+            self.shared.clone(),
+            reader,
+            &self.members,
+            self.observer.clone(),
             scenario,
             control,
         );

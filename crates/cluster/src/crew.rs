@@ -116,8 +116,10 @@ pub struct RemoteCrew {
 impl RemoteCrew {
     /// Begins to listen to the runners of a run.
     pub(crate) fn new(
-        (shared, reader): (Arc<Shared>, LogReader),
-        (members, observer): (&[Member], Option<Member>),
+        shared: Arc<Shared>,
+        reader: LogReader,
+        members: &[Member],
+        observer: Option<Member>,
         scenario: &Scenario,
         control: &Control,
     ) -> RemoteCrew {

@@ -74,16 +74,17 @@ impl Outbox {
     pub(crate) fn start(
         background: &Background,
         context: Context,
-        (subject, id): (String, String),
+        subject: String,
+        id: String,
         encoder: Encoder,
         refusal: Refusal,
     ) -> Outbox {
         let (pieces, inbox) = unbounded_channel();
         let acknowledged = Arc::new(AtomicUsize::new(0));
-        let names = (subject, id);
         background.spawn(publish(
             context,
-            names,
+            subject,
+            id,
             inbox,
             acknowledged.clone(),
             refusal,
@@ -146,7 +147,8 @@ impl Outbox {
 
 async fn publish(
     context: Context,
-    (subject, id): (String, String),
+    subject: String,
+    id: String,
     mut pieces: UnboundedReceiver<Vec<u8>>,
     acknowledged: Arc<AtomicUsize>,
     refusal: Refusal,

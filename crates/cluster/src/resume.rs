@@ -76,8 +76,14 @@ impl Coordinator {
         }
         let (members, last) = self.take_over(&state.run, members)?;
         let reader = self.reader_of(state.run.clone(), last);
-        let shared = (self.shared.clone(), reader);
-        let crew = RemoteCrew::new(shared, (&members, observer), scenario, control);
+        let crew = RemoteCrew::new(
+            self.shared.clone(),
+            reader,
+            &members,
+            observer,
+            scenario,
+            control,
+        );
         Ok(crew.with_state(state))
     }
 

@@ -93,8 +93,8 @@ impl Client {
                 }),
             ) => {
                 self.note_first_media(cx, at);
-                let media = (number, again);
-                self.receiver.media(media, payload.len(), at, cx.recorder);
+                self.receiver
+                    .media(number, again, payload.len(), at, cx.recorder);
             }
             (_, Some(Message::End(count))) => {
                 self.last_activity = self.last_activity.max(at);

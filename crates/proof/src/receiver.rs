@@ -78,7 +78,8 @@ impl Receiver {
     /// Handles a packet with `bytes` bytes of payload.
     pub(super) fn media(
         &mut self,
-        (number, again): (u32, bool),
+        number: u32,
+        again: bool,
         bytes: usize,
         at: Time,
         recorder: &mut Recorder,

@@ -289,7 +289,7 @@ proptest! {
         let mut recorder = measure::Recorder::new(CATALOGUE);
         let mut now = Time::ZERO;
         for number in numbers {
-            receiver.media((number, false), 10, now, &mut recorder);
+            receiver.media(number, false, 10, now, &mut recorder);
             prop_assert!(receiver.run_due(now, &mut recorder).len() <= 4096);
             now += Duration::from_millis(100);
         }

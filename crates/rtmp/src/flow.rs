@@ -190,7 +190,8 @@ pub(super) struct OutgoingMessage {
 impl OutgoingMessage {
     /// Creates a message of which nothing was handed out. `payload` is its payload length.
     pub(super) fn new(
-        (head, chunk_size): (MessageHeader, u32),
+        head: MessageHeader,
+        chunk_size: u32,
         bytes: Bytes,
         due: Time,
         category: MessageCategory,
@@ -210,14 +211,16 @@ impl OutgoingMessage {
 
     /// Creates a malformed message: only the first byte of `payload`.
     pub(super) fn malformed(
-        (head, chunk_size): (MessageHeader, u32),
+        head: MessageHeader,
+        chunk_size: u32,
         payload: &[u8],
         due: Time,
     ) -> OutgoingMessage {
         let cut = &payload[..payload.len().min(1)];
         let bytes = encode_message(head, cut, None, chunk_size);
         OutgoingMessage::new(
-            (head, chunk_size),
+            head,
+            chunk_size,
             bytes,
             due,
             MessageCategory::Malformed,
@@ -413,13 +416,18 @@ impl MediaFlow {
                 timestamp: track.timestamp(number),
                 stream: self.config.stream,
             };
-            let chunking = (head, self.config.chunk_size);
+            let chunk_size = self.config.chunk_size;
             if fault == FrameFault::Malformed {
-                return Some(OutgoingMessage::malformed(chunking, &frame.payload, due));
+                return Some(OutgoingMessage::malformed(
+                    head,
+                    chunk_size,
+                    &frame.payload,
+                    due,
+                ));
             }
             let coded = self.time_code_bytes(frame, code, due);
             let payload = &frame.payload[..];
-            let bytes = encode_message(head, payload, coded.as_ref(), self.config.chunk_size);
+            let bytes = encode_message(head, payload, coded.as_ref(), chunk_size);
             let category = MessageCategory::of_frame(video, frame.key);
             let identity = FrameIdentity {
                 track: index,
@@ -428,7 +436,7 @@ impl MediaFlow {
             };
             return Some(OutgoingMessage {
                 identity: Some(identity),
-                ..OutgoingMessage::new(chunking, bytes, due, category, payload.len())
+                ..OutgoingMessage::new(head, chunk_size, bytes, due, category, payload.len())
             });
         }
     }

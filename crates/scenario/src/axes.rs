@@ -252,7 +252,7 @@ fn read_cases(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Axis> {
         values.push(AxisValue {
             node: item.clone(),
             name: Some(name),
-            assignments: read_assignments(set, (&format!("{path}.set"), CASES_FORM), problems),
+            assignments: read_assignments(set, &format!("{path}.set"), CASES_FORM, problems),
         });
     }
     Some(Axis {
@@ -266,7 +266,8 @@ fn read_cases(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Axis> {
 /// leaves the scenario as it is.
 pub(crate) fn read_assignments(
     set: &Entry,
-    (path, form): (&str, &str),
+    path: &str,
+    form: &str,
     problems: &mut Vec<Problem>,
 ) -> Vec<Assignment> {
     let entries = match &set.node.value {

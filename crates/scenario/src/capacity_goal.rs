@@ -88,7 +88,7 @@ pub(crate) fn read(
         );
     }
     let is_clients = key.starts_with("clients.") && key.ends_with(".load.clients");
-    let (scale, from) = first_load(&node, (&key, &path), is_clients, root, problems)?;
+    let (scale, from) = first_load(&node, &key, &path, is_clients, root, problems)?;
     let own = |name: &str, problems: &mut Vec<Problem>| -> Option<u64> {
         let bound = node.get(name)?;
         let load = scalar(bound).and_then(|text| scale.load(text));
@@ -233,7 +233,8 @@ fn path_of(
 /// Returns the scale of the key, and the first load on it.
 fn first_load(
     node: &Node,
-    (key, path): (&str, &[PathKey]),
+    key: &str,
+    path: &[PathKey],
     is_clients: bool,
     root: &Node,
     problems: &mut Vec<Problem>,

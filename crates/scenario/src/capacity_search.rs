@@ -146,7 +146,7 @@ impl CapacitySearch {
         load: u64,
         hold: Duration,
     ) -> Result<Scenario, ScenarioError> {
-        let of_plan = self.decode_with(combination, load, (None, LONG))?;
+        let of_plan = self.decode_with(combination, load, None, LONG)?;
         let starts = of_plan.populations.iter();
         let starts = starts.filter_map(|population| load::last_start(&population.load));
         let ramp = starts
@@ -154,7 +154,7 @@ impl CapacitySearch {
             .map_or(Duration::ZERO, |start| start.since_start());
         let own = Some(of_plan.warm_up).filter(|own| !own.is_zero());
         let warm_up = own.unwrap_or(ramp + SETTLING);
-        let mut scenario = self.decode_with(combination, load, (Some(warm_up), warm_up + hold))?;
+        let mut scenario = self.decode_with(combination, load, Some(warm_up), warm_up + hold)?;
         scenario.starts_in_warm_up = true;
         Ok(scenario)
     }
@@ -164,7 +164,8 @@ impl CapacitySearch {
         &self,
         combination: usize,
         load: u64,
-        (warm_up, duration): (Option<Duration>, Duration),
+        warm_up: Option<Duration>,
+        duration: Duration,
     ) -> Result<Scenario, ScenarioError> {
         self.series.decode_with(combination, |root, problems| {
             let goal = &self.goal;

@@ -52,7 +52,7 @@ pub(crate) fn read_variants(entry: &Entry, problems: &mut Vec<Problem>) -> Optio
     };
     let values = variants.iter().map(|variant| {
         let path = format!("{COMPARE}.{}", display_text(&variant.key));
-        let assignments = read_assignments(variant, (&path, FORM), problems);
+        let assignments = read_assignments(variant, &path, FORM, problems);
         AxisValue {
             node: variant.node.clone(),
             name: Some(variant.key.clone()),

@@ -277,17 +277,15 @@ pub(crate) fn decode_scenario(
         );
     }
     if let Some(entry) = root.entry("network").or(linked) {
-        let has = (server.as_ref(), populations.as_slice());
         // A server that could not be read is not a missing server.
         if problems.is_empty() {
-            check_network(entry, network, has, problems);
+            check_network(entry, network, server.as_ref(), &populations, problems);
         }
     }
     let has_server = root.entry("server").is_some();
-    let links = (link.as_ref(), populations.as_slice());
     let thresholds = root
         .get("thresholds")
-        .map(|node| thresholds(node, links, has_server, problems))
+        .map(|node| thresholds(node, link.as_ref(), &populations, has_server, problems))
         .unwrap_or_default();
     refuse_series_keys(root, problems);
     unknown_keys(root, "", section::keys::<ScenarioKeys>(), problems);
@@ -341,7 +339,8 @@ pub(crate) fn decode(
 fn check_network(
     entry: &Entry,
     network: Network,
-    (server, populations): (Option<&Server>, &[Population]),
+    server: Option<&Server>,
+    populations: &[Population],
     problems: &mut Vec<Problem>,
 ) {
     if network == Network::Own {
@@ -442,7 +441,8 @@ fn populations(
 
 fn thresholds(
     node: &Node,
-    (link, populations): (Option<&Link>, &[Population]),
+    link: Option<&Link>,
+    populations: &[Population],
     has_server: bool,
     problems: &mut Vec<Problem>,
 ) -> Vec<Threshold> {

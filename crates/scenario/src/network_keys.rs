@@ -84,7 +84,7 @@ pub(crate) fn read(
         return (usual, None);
     };
     if !matches!(entry.node.value, Value::Map(_)) {
-        let network = section::value_of((root, "network"), "", FORMS, problems);
+        let network = section::value_of(root, "network", "", FORMS, problems);
         return (network.unwrap_or(usual), None);
     }
     let keys: NetworkKeys =

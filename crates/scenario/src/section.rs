@@ -39,7 +39,8 @@ pub(crate) fn read_with_foreign_keys<T: DeserializeOwned>(
 
 /// Reads the value of an optional key of the mapping at `path`.
 pub(crate) fn value_of<T: DeserializeOwned>(
-    (map, key): (&Node, &str),
+    map: &Node,
+    key: &str,
     path: &str,
     forms: &'static [TypeSyntax],
     problems: &mut Vec<Problem>,

@@ -391,8 +391,8 @@ fn start(
     let key = start_entries[0].key.as_str();
     match key {
         "launch" => {
-            let port: Option<Port> = section::value_of((node, "port"), "server", FORMS, problems);
-            let name: String = section::value_of((node, key), "server", FORMS, problems)?;
+            let port: Option<Port> = section::value_of(node, "port", "server", FORMS, problems);
+            let name: String = section::value_of(node, key, "server", FORMS, problems)?;
             if !is_path(&name) && !known_servers.is_empty() && !known_servers.contains(&name) {
                 problems.push(
                     Problem::new(
@@ -410,7 +410,7 @@ fn start(
             Some(ServerStart::Launch { name, port })
         }
         "command" => {
-            let Command(words) = section::value_of((node, key), "server", FORMS, problems)?;
+            let Command(words) = section::value_of(node, key, "server", FORMS, problems)?;
             let words: Vec<String> = words
                 .into_iter()
                 .map(|word| word.0)
@@ -428,7 +428,7 @@ fn start(
 
 fn observe(server: &Node, problems: &mut Vec<Problem>) -> Option<ServerStart> {
     let before = problems.len();
-    let keys: ObserveKeys = section::value_of((server, "observe"), "server", FORMS, problems)?;
+    let keys: ObserveKeys = section::value_of(server, "observe", "server", FORMS, problems)?;
     let node = server.get("observe")?;
     for (key, url) in [("node", &keys.node.0), ("process", &keys.process.0)] {
         if let (Some(url), Some(entry)) = (url, node.entry(key))

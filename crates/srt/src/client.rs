@@ -312,7 +312,8 @@ impl Client {
         let receiver = MediaReceiver::new(
             negotiated,
             self.clock,
-            (self.planned_start, self.wall_clock),
+            self.planned_start,
+            self.wall_clock,
             self.config.playout_buffer.0,
             six,
         );

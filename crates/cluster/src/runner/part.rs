@@ -130,7 +130,8 @@ impl ActivePart {
         let outbox = Outbox::start(
             background,
             link.storage.context.clone(),
-            (report_subject(&run, &own.name), id),
+            report_subject(&run, &own.name),
+            id,
             Encoder::new(names.collect()),
             signs.refusal.clone(),
         );
@@ -138,7 +139,8 @@ impl ActivePart {
         let topics = Topics::start(
             background,
             &link.client,
-            (topic_subject(&run, &own.name), all_topic_subjects(&run)),
+            topic_subject(&run, &own.name),
+            all_topic_subjects(&run),
             number,
             Arc::downgrade(&signs),
         );

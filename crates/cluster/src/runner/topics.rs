@@ -58,7 +58,8 @@ impl Topics {
     pub(super) fn start(
         background: &Background,
         client: &Client,
-        (own, all): (String, String),
+        own: String,
+        all: String,
         runner: usize,
         signs: Weak<Signs>,
     ) -> Topics {

@@ -32,7 +32,8 @@ impl RelayFlow {
         published: Arc<PublishedStreams>,
         name: String,
         next: u64,
-        (stream, chunk_size): (u32, u32),
+        stream: u32,
+        chunk_size: u32,
         faults: &FlowFaults,
         seed: u64,
     ) -> RelayFlow {
@@ -81,16 +82,17 @@ impl RelayFlow {
         let payload = &message.payload[..];
         if fault == FrameFault::Malformed {
             return Some(OutgoingMessage::malformed(
-                (head, self.chunk_size),
+                head,
+                self.chunk_size,
                 payload,
                 due,
             ));
         }
         let mut out = Vec::with_capacity(head.wire_bytes(payload.len(), self.chunk_size));
         head.write(&[payload], self.chunk_size, &mut out);
-        let chunking = (head, self.chunk_size);
         Some(OutgoingMessage::new(
-            chunking,
+            head,
+            self.chunk_size,
             out.into(),
             due,
             message.category,

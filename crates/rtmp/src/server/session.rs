@@ -381,9 +381,16 @@ impl ServerSession {
                 }
                 send(cx, std::mem::take(out));
                 let published = self.shared.published.clone();
-                let chunking = (STREAM, self.chunk_size);
                 let (faults, seed) = (&faults.flow, self.seed);
-                let flow = RelayFlow::new(published, name.clone(), next, chunking, faults, seed);
+                let flow = RelayFlow::new(
+                    published,
+                    name.clone(),
+                    next,
+                    STREAM,
+                    self.chunk_size,
+                    faults,
+                    seed,
+                );
                 let flow = cx.flows.insert(flow);
                 self.start_flow(cx, flow);
                 cx.out.push_back(Output::Subscribe {

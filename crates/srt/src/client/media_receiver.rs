@@ -81,7 +81,8 @@ impl MediaReceiver {
     pub(super) fn new(
         negotiated: Negotiated,
         clock: SocketClock,
-        (due, wall_clock): (Time, Option<Duration>),
+        due: Time,
+        wall_clock: Option<Duration>,
         playout_buffer: Duration,
         over_ipv6: bool,
     ) -> MediaReceiver {

@@ -213,7 +213,8 @@ mod tests {
         MediaReceiver::new(
             negotiated,
             SocketClock::new(at(0)),
-            (at(0), None),
+            at(0),
+            None,
             Duration::ZERO,
             false,
         )

@@ -134,7 +134,8 @@ impl Ingest {
         negotiated: Negotiated,
         clock: SocketClock,
         are_messages: bool,
-        (name, index): (String, usize),
+        name: String,
+        index: usize,
     ) -> Ingest {
         let first = negotiated.peer_initial_sequence;
         let tsbpd = TsbpdConfig {

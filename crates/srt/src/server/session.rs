@@ -214,7 +214,7 @@ impl ServerSession {
     fn start_ingest(&mut self, negotiated: Negotiated, name: String, index: usize) {
         self.record.published = true;
         let messages = self.messages().is_some();
-        let ingest = Ingest::new(negotiated, self.clock, messages, (name, index));
+        let ingest = Ingest::new(negotiated, self.clock, messages, name, index);
         self.role = Role::Ingests(Box::new(ingest));
     }
 

@@ -65,7 +65,9 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     let baseline = Baseline::check(baseline, &location.path, false)?;
     let outputs = claim_outputs(play.results)?;
     let runner = Runner::start(
-        (play.results, play.tracing, play.runners),
+        play.results,
+        play.tracing,
+        play.runners,
         console,
         location,
         secrets_of(play.series)?,

@@ -488,10 +488,10 @@ impl TsChecker {
     ) {
         let is_video = self.tables.video().is_some_and(|own| own.0 == header.pid);
         if let Some(wall_clock) = self.wall_clock.filter(|_| is_video && !header.scrambled) {
-            let (first, errors) = ((header.pid, at), self.pids.errors(header.pid));
+            let errors = self.pids.errors(header.pid);
             let payload = header.payload_of(packet);
             self.coded_pictures
-                .begin(first, payload, errors, wall_clock, recorder);
+                .begin(header.pid, at, payload, errors, wall_clock, recorder);
         }
     }
 

@@ -77,7 +77,9 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     });
     let secrets = secrets.collect::<Result<Vec<_>, Failure>>()?;
     let runner = Runner::start(
-        (play.results, play.tracing, play.runners),
+        play.results,
+        play.tracing,
+        play.runners,
         console,
         location,
         secrets,

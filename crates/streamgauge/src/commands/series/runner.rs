@@ -49,7 +49,9 @@ impl<'a> Runner<'a> {
     /// Starts the live outputs and creates the folder of the series, unless it exists and is
     /// continued.
     pub(super) fn start(
-        (results, tracing, placement): (&'a Results, &'a TraceOptions, &RunnerPlacement),
+        results: &'a Results,
+        tracing: &'a TraceOptions,
+        placement: &RunnerPlacement,
         console: Console,
         location: RunLocation,
         secrets: Vec<Secrets>,

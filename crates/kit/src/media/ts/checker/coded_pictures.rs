@@ -52,7 +52,8 @@ impl CodedPictures {
     /// continuity errors of its PID so far, `wall_clock` the wall clock at the start of the run.
     pub(super) fn begin(
         &mut self,
-        (pid, at): (u16, Time),
+        pid: u16,
+        at: Time,
         payload: &[u8],
         errors: u64,
         wall_clock: Duration,

@@ -89,7 +89,8 @@ impl Runner {
             }
         }
         let mut pool = WorkerPool::start_at(
-            (place, options.targets.clone()),
+            place,
+            options.targets.clone(),
             workers,
             scenario.stop_timeout,
             scenario.seed,

@@ -520,7 +520,8 @@ impl Connections {
     pub(super) fn unseal(
         &mut self,
         index: usize,
-        (bytes, runs): (&[u8], &[ArrivalRun]),
+        bytes: &[u8],
+        runs: &[ArrivalRun],
         plain: &mut Vec<u8>,
         plain_runs: &mut Vec<ArrivalRun>,
     ) -> Option<Decrypted> {

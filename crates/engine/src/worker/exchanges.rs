@@ -480,13 +480,7 @@ impl Exchanges {
             Ok(taken) => {
                 // TLS's own responses.
                 let flushed = stream.flush().is_ok();
-                self.opened(
-                    worker,
-                    connection,
-                    index,
-                    (&plain, at),
-                    (taken.peer_closed, flushed),
-                )
+                self.opened(worker, index, &plain, at, taken.peer_closed, flushed)
             }
             Err(fault) => {
                 self.end(
@@ -509,11 +503,13 @@ impl Exchanges {
     pub(super) fn opened(
         &mut self,
         worker: &mut ExchangeWorker<'_>,
-        connection: usize,
         index: usize,
-        (plain, at): (&[u8], Time),
-        (ended, flushed): (bool, bool),
+        plain: &[u8],
+        at: Time,
+        ended: bool,
+        flushed: bool,
     ) -> bool {
+        let connection = self.handed_over[index].connection;
         if !plain.is_empty() && !self.take_in(worker, index, plain, at) {
             return false;
         }

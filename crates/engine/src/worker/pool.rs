@@ -56,13 +56,14 @@ impl WorkerPool {
         stop_timeout: Duration,
         seed: u64,
     ) -> Result<WorkerPool, EngineError> {
-        let anywhere = (RunnerPlace::ALONE, TargetFilter::default());
-        WorkerPool::start_at(anywhere, plans, stop_timeout, seed)
+        let (place, targets) = (RunnerPlace::ALONE, TargetFilter::default());
+        WorkerPool::start_at(place, targets, plans, stop_timeout, seed)
     }
 
     /// Starts the workers of a runner.
     pub(crate) fn start_at(
-        (place, targets): (RunnerPlace, TargetFilter),
+        place: RunnerPlace,
+        targets: TargetFilter,
         plans: Vec<WorkerPlan>,
         stop_timeout: Duration,
         seed: u64,

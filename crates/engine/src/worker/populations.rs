@@ -272,7 +272,9 @@ impl Populations {
     pub(super) fn begin_client(
         &mut self,
         index: usize,
-        (slot, generation, due): (u64, u32, Time),
+        slot: u64,
+        generation: u32,
+        due: Time,
         begun: Time,
         tester: &mut Recorder,
     ) -> Option<NewClient> {
@@ -436,8 +438,7 @@ mod tests {
             rejoins: false,
         }) = populations.next_action(0, late)
         {
-            let client = (slot, generation, due);
-            begun.extend(populations.begin_client(0, client, late, &mut own));
+            begun.extend(populations.begin_client(0, slot, generation, due, late, &mut own));
         }
         let seen = begun.iter().map(|b| (b.client.id, &*b.client.url));
         assert_eq!(seen.collect::<Vec<_>>(), [(2, "one"), (5, "two")]);

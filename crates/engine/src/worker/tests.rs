@@ -234,8 +234,8 @@ fn play_to(
     mut during: impl FnMut(&WorkerPool, &Clock, &Seen),
 ) -> Seen {
     let workers = plans.len();
-    let place = (RunnerPlace::ALONE, targets);
-    let crew = WorkerPool::start_at(place, plans, Duration::from_secs(1), 1);
+    let place = RunnerPlace::ALONE;
+    let crew = WorkerPool::start_at(place, targets, plans, Duration::from_secs(1), 1);
     let mut crew = crew.expect("workers");
     let clock = Clock::start();
     crew.begin(&clock);

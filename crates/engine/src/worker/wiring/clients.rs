@@ -58,8 +58,10 @@ impl Worker {
 
     fn begin_client(&mut self, index: usize, slot: u64, generation: u32, due: Time) {
         let begun = self.runtime.clock.now();
-        let (planned, tester) = ((slot, generation, due), &mut self.runtime.tester);
-        let beginning = self.populations.begin_client(index, planned, begun, tester);
+        let tester = &mut self.runtime.tester;
+        let beginning = self
+            .populations
+            .begin_client(index, slot, generation, due, begun, tester);
         let Some(NewClient {
             client,
             session,

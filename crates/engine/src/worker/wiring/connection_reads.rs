@@ -351,13 +351,12 @@ impl Worker {
         let mut plain_runs = std::mem::take(&mut buffers.plain_runs);
         plain.clear();
         plain_runs.clear();
-        let came = (bytes, runs);
         let unsealed = self
             .connections
-            .unseal(index, came, &mut plain, &mut plain_runs);
+            .unseal(index, bytes, runs, &mut plain, &mut plain_runs);
         let on = unsealed.is_some_and(|unsealed| {
             let at = runs.last().map(|run| run.at);
-            self.unsealed(index, unsealed, at, (&plain, &plain_runs))
+            self.unsealed(index, unsealed, at, &plain, &plain_runs)
         });
         self.connections.buffers.plain = plain;
         self.connections.buffers.plain_runs = plain_runs;
@@ -371,7 +370,8 @@ impl Worker {
         index: usize,
         unsealed: Decrypted,
         came: Option<Time>,
-        (plain, plain_runs): (&[u8], &[ArrivalRun]),
+        plain: &[u8],
+        plain_runs: &[ArrivalRun],
     ) -> bool {
         let (stands, ended, sent) = match unsealed {
             Decrypted::Ignored => return true,
@@ -397,11 +397,10 @@ impl Worker {
         // end of the handshake.
         if let State::Exchange { exchange } = stream.state {
             let at = plain_runs.last().map_or(self.runtime.turn, |run| run.at);
-            let came = (plain, at);
             let worker = around!(self);
             let on = self
                 .exchanges
-                .opened(worker, index, exchange, came, (ended, sent));
+                .opened(worker, exchange, plain, at, ended, sent);
             self.deliver_ended_exchanges();
             return on;
         }

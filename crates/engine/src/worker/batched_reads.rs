@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use measure::Time;
+use net::batch::ReceivedDatagram;
 
 use super::ids::SessionKey;
 
@@ -43,12 +44,32 @@ const LEVELS: u32 = 3;
 
 /// A socket that delivers more datagrams than this in one read, or more than [`FAST_BYTES`], is
 /// read on readiness from then on.
-pub(super) const FAST: usize = 256;
-pub(super) const FAST_BYTES: usize = RECEIVE_BUFFER_MIN / 8;
+const FAST: usize = 256;
+const FAST_BYTES: usize = RECEIVE_BUFFER_MIN / 8;
 
 /// Maximum number of datagrams in one read: more than a buffer holds, unless it is larger than
 /// necessary.
 pub(super) const DATAGRAMS_PER_READ_MAX: usize = 4096;
+
+/// Totals of one read of a media socket.
+#[derive(Default)]
+pub(super) struct ReadTotals {
+    pub(super) datagrams: usize,
+    bytes: usize,
+}
+
+impl ReadTotals {
+    #[inline]
+    pub(super) fn add(&mut self, datagram: &ReceivedDatagram<'_>) {
+        self.datagrams += 1;
+        self.bytes += datagram.length;
+    }
+
+    /// Returns `true` if the socket delivered too much for batched reads.
+    pub(super) fn are_fast(&self) -> bool {
+        self.datagrams > FAST || self.bytes > FAST_BYTES
+    }
+}
 
 /// A socket that is read in batches.
 #[derive(Clone, Copy, Debug)]

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use measure::{Time, tester};
-use mio::net::UdpSocket;
 use net::batch::{Address, GsoSender, ReceiveBatch, ReceivedDatagram as Received};
 use session::{
     ChannelId, Datagram, Endpoint, PeerId, ReadTiming, Route, Session, SocketMedia, Transmit,
@@ -15,8 +14,9 @@ use session::{
 use slab::Slab;
 
 use super::ids::{SessionKey, SocketId};
+use super::receiving::{ReceiveOutcome, ReceivingSocket};
 use super::runtime::Runtime;
-use crate::trace::{TracedSocket, Tracer};
+use crate::trace::Tracer;
 
 /// Maximum number of concurrent sessions of an endpoint: datagrams of strangers must not make it
 /// grow without bound.
@@ -38,7 +38,7 @@ pub(crate) struct EndpointPlan {
 
 /// A UDP socket of a session or of an endpoint.
 struct DatagramEnd {
-    socket: UdpSocket,
+    socket: ReceivingSocket,
     owner: Owner,
     /// Peer of a connected socket.
     peer: Option<SocketAddr>,
@@ -49,10 +49,46 @@ struct DatagramEnd {
     media: MediaPath,
     /// Time of the last read at a deadline.
     read: Time,
-    /// The kernel's count of dropped datagrams, as far as already counted.
-    dropped: u32,
-    /// Records the datagrams of a traced client.
-    trace: Option<Box<TracedSocket>>,
+}
+
+impl DatagramEnd {
+    fn new(socket: ReceivingSocket, owner: Owner) -> DatagramEnd {
+        DatagramEnd {
+            socket,
+            owner,
+            peer: None,
+            refused: false,
+            reading: ReadTiming::AtOnce,
+            media: MediaPath::None,
+            read: Time::ZERO,
+        }
+    }
+
+    /// Registers the socket. One that is read late is polled when the loop is awake, or read at
+    /// deadlines.
+    fn poll(&mut self, index: usize, runtime: &Runtime) -> io::Result<()> {
+        let (socket, id) = (&mut self.socket.udp, SocketId::Single(index));
+        match self.reading {
+            ReadTiming::AtOnce => runtime.readiness.poll(socket, id),
+            ReadTiming::Soon(_) | ReadTiming::MediaSoon(_) | ReadTiming::Late => {
+                runtime.readiness.poll_control(socket, id)
+            }
+            ReadTiming::AtDeadlines => Ok(()),
+        }
+    }
+}
+
+/// Request for a socket of a session.
+pub(super) struct DatagramRequest<'a> {
+    pub(super) session: SessionKey,
+    pub(super) channel: ChannelId,
+    /// The socket, bound.
+    pub(super) socket: std::net::UdpSocket,
+    /// Peer to which the socket is to be connected.
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) reading: ReadTiming,
+    pub(super) media: MediaPath,
+    pub(super) tracer: Option<&'a Tracer>,
 }
 
 /// Path of the media of a socket.
@@ -92,12 +128,20 @@ pub(super) enum Owner {
     Endpoint(usize),
 }
 
+impl Owner {
+    /// Session that loses the datagrams that the kernel drops; `None` for an endpoint.
+    fn session(self) -> Option<SessionKey> {
+        match self {
+            Owner::Session(key, _) => Some(key),
+            Owner::Endpoint(_) => None,
+        }
+    }
+}
+
 /// The single UDP sockets and the endpoints of a worker.
 pub(super) struct Datagrams {
     ends: Slab<DatagramEnd>,
     endpoints: Vec<EndpointState>,
-    /// Allocates its memory on first use. `None` while its datagrams are being delivered.
-    batch: Option<ReceiveBatch>,
     sender: GsoSender,
     /// Response of an endpoint that needs no session.
     answer: Vec<u8>,
@@ -119,21 +163,6 @@ struct EndpointState {
     is_full: bool,
 }
 
-/// Result of one receive call on a socket.
-pub(super) enum ReceiveOutcome {
-    Filled {
-        owner: Owner,
-        /// True if the socket may hold more datagrams.
-        more: bool,
-    },
-    Nothing,
-    /// The socket is empty, and its peer is unreachable.
-    NobodyThere(SessionKey, ChannelId),
-    /// An error, which stands for one datagram or none. Datagrams behind it are not announced
-    /// again.
-    Error,
-}
-
 /// Destination of a datagram that an endpoint received.
 pub(super) enum Routed {
     To(SessionKey),
@@ -147,7 +176,6 @@ impl Datagrams {
         Datagrams {
             ends: Slab::new(),
             endpoints: Vec::new(),
-            batch: Some(ReceiveBatch::bulk()),
             sender: GsoSender::new(),
             answer: Vec::new(),
             late: BTreeSet::new(),
@@ -197,15 +225,7 @@ impl Datagrams {
     fn add(&mut self, runtime: &Runtime, mut end: DatagramEnd) -> io::Result<usize> {
         let entry = self.ends.vacant_entry();
         let index = entry.key();
-        let polled = SocketId::Single(index);
-        // Sockets that are read late are polled when the loop is awake, or read at deadlines.
-        match end.reading {
-            ReadTiming::AtOnce => runtime.readiness.poll(&mut end.socket, polled)?,
-            ReadTiming::Soon(_) | ReadTiming::MediaSoon(_) | ReadTiming::Late => {
-                runtime.readiness.poll_control(&mut end.socket, polled)?;
-            }
-            ReadTiming::AtDeadlines => {}
-        }
+        end.poll(index, runtime)?;
         let reading = end.reading;
         entry.insert(end);
         self.count_soon(reading);
@@ -219,17 +239,8 @@ impl Datagrams {
         if plan.socket.local_addr()?.ip().is_unspecified() {
             net::options::enable_destination_address(&plan.socket)?;
         }
-        let end = DatagramEnd {
-            socket: UdpSocket::from_std(plan.socket),
-            owner: Owner::Endpoint(self.endpoints.len()),
-            peer: None,
-            refused: false,
-            reading: ReadTiming::AtOnce,
-            media: MediaPath::None,
-            read: Time::ZERO,
-            dropped: 0,
-            trace: None,
-        };
+        let socket = ReceivingSocket::new(plan.socket, false, None);
+        let end = DatagramEnd::new(socket, Owner::Endpoint(self.endpoints.len()));
         let index = self.add(runtime, end)?;
         self.endpoints.push(EndpointState {
             endpoint: plan.endpoint,
@@ -247,25 +258,22 @@ impl Datagrams {
     pub(super) fn open(
         &mut self,
         runtime: &Runtime,
-        (session, channel): (SessionKey, ChannelId),
-        (socket, peer): (std::net::UdpSocket, Option<SocketAddr>),
-        (reading, media): (ReadTiming, MediaPath),
-        tracer: Option<&Tracer>,
+        request: DatagramRequest<'_>,
     ) -> io::Result<(usize, SocketAddr)> {
+        let (peer, media) = (request.peer, request.media);
         if let Some(peer) = peer {
-            socket.connect(peer)?;
+            request.socket.connect(peer)?;
         }
-        let local = socket.local_addr()?;
+        let local = request.socket.local_addr()?;
+        let trace = request.tracer.map(|tracer| tracer.socket(local));
+        let on_ring = media == MediaPath::Ring;
+        let socket = ReceivingSocket::new(request.socket, on_ring, trace);
+        let owner = Owner::Session(request.session, request.channel);
         let end = DatagramEnd {
-            socket: UdpSocket::from_std(socket),
-            owner: Owner::Session(session, channel),
             peer,
-            refused: false,
-            reading: by_path(reading, media),
+            reading: by_path(request.reading, media),
             media,
-            read: Time::ZERO,
-            dropped: 0,
-            trace: tracer.map(|tracer| tracer.socket(local)),
+            ..DatagramEnd::new(socket, owner)
         };
         let index = self.add(runtime, end)?;
         self.update_late(index);
@@ -287,7 +295,7 @@ impl Datagrams {
         if before == reading {
             return Ok(());
         }
-        let (socket, readiness) = (&mut end.socket, &runtime.readiness);
+        let (socket, readiness) = (&mut end.socket.udp, &runtime.readiness);
         match before {
             ReadTiming::AtOnce => readiness.deregister(socket)?,
             ReadTiming::Soon(_) | ReadTiming::MediaSoon(_) | ReadTiming::Late => {
@@ -296,13 +304,7 @@ impl Datagrams {
             ReadTiming::AtDeadlines => {}
         }
         // Polling also reports datagrams that arrived before.
-        let polled = match reading {
-            ReadTiming::AtOnce => readiness.poll(socket, SocketId::Single(index)),
-            ReadTiming::Soon(_) | ReadTiming::MediaSoon(_) | ReadTiming::Late => {
-                readiness.poll_control(socket, SocketId::Single(index))
-            }
-            ReadTiming::AtDeadlines => Ok(()),
-        };
+        let polled = end.poll(index, runtime);
         self.forget_soon(before);
         self.count_soon(reading);
         self.update_late(index);
@@ -344,8 +346,8 @@ impl Datagrams {
                 self.forget_soon(end.reading);
                 if end.media == MediaPath::Ring {
                     return Some(RingEnd {
-                        port: end.socket.local_addr().ok()?.port(),
-                        arrived: net::options::drops(&end.socket).unwrap_or(0),
+                        port: end.socket.udp.local_addr().ok()?.port(),
+                        arrived: end.socket.dropped_for_ring(),
                     });
                 }
             }
@@ -363,7 +365,9 @@ impl Datagrams {
     /// Sends datagrams of a session. `to` is the default destination.
     pub(super) fn transmit(
         &mut self,
-        (index, to, source): (usize, Option<SocketAddr>, Option<IpAddr>),
+        index: usize,
+        to: Option<SocketAddr>,
+        source: Option<IpAddr>,
         transmit: &Transmit,
         bytes: &[u8],
         runtime: &mut Runtime,
@@ -378,9 +382,10 @@ impl Datagrams {
         };
         let connected = end.peer.is_some();
         let address = (!connected).then(|| Address::from(to).with_source(source));
-        let trace = end.trace.as_ref().map(|trace| (trace, runtime.clock.now()));
+        let trace = end.socket.trace.as_ref();
+        let trace = trace.map(|trace| (trace, runtime.clock.now()));
         let (sender, address) = (&mut self.sender, address.as_ref());
-        let sent = sender.send(&end.socket, address, bytes, size, |datagram| {
+        let sent = sender.send(&end.socket.udp, address, bytes, size, |datagram| {
             if let Some((trace, at)) = trace {
                 trace.sent(to, datagram, at);
             }
@@ -404,7 +409,7 @@ impl Datagrams {
     pub(super) fn descriptor(&self, index: usize) -> io::Result<(OwnedFd, bool)> {
         let end = self.ends.get(index).ok_or(io::ErrorKind::NotConnected)?;
         let shared = matches!(end.owner, Owner::Endpoint(_));
-        Ok((end.socket.as_fd().try_clone_to_owned()?, shared))
+        Ok((end.socket.descriptor()?, shared))
     }
 
     /// Returns `true` if the socket is read late.
@@ -417,56 +422,39 @@ impl Datagrams {
         self.late.iter().copied().collect()
     }
 
-    /// Takes the receive batch. Returns `None` while its datagrams are being delivered.
-    pub(super) fn take_batch(&mut self) -> Option<ReceiveBatch> {
-        self.batch.take()
-    }
-
-    pub(super) fn put_batch(&mut self, batch: ReceiveBatch) {
-        self.batch = Some(batch);
-    }
-
-    /// Returns `true` while datagrams are being delivered.
-    pub(super) fn is_delivering(&self) -> bool {
-        self.batch.is_none()
+    /// Owner of a socket; `None` if it is closed.
+    pub(super) fn owner(&self, index: usize) -> Option<Owner> {
+        self.ends.get(index).map(|end| end.owner)
     }
 
     /// Receives one batch from a socket.
-    pub(super) fn receive_batch(
+    pub(super) fn receive(
         &mut self,
         index: usize,
         batch: &mut ReceiveBatch,
         runtime: &mut Runtime,
     ) -> ReceiveOutcome {
-        let Some(end) = self.ends.get(index) else {
+        let Some(end) = self.ends.get_mut(index) else {
             return ReceiveOutcome::Nothing;
         };
-        let (owner, refused) = (end.owner, end.refused);
-        match batch.receive(&end.socket) {
-            Ok(filled) => {
-                if let Some(drops) = filled.drops {
-                    self.dropped(index, drops, runtime);
-                }
-                // After an unreachable error, everything is read.
-                let more = filled.more || refused;
-                ReceiveOutcome::Filled { owner, more }
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => match owner {
-                Owner::Session(key, channel) if refused => {
-                    ReceiveOutcome::NobodyThere(key, channel)
-                }
-                _ => ReceiveOutcome::Nothing,
+        let session = end.owner.session();
+        let lose = |lost| runtime.add_loss(lost, lost, session);
+        let outcome = end.socket.receive(batch, lose);
+        match (outcome, end.owner) {
+            // After an unreachable error, everything is read.
+            (ReceiveOutcome::Filled { more }, _) => ReceiveOutcome::Filled {
+                more: more || end.refused,
             },
-            // The kernel reports the error before queued datagrams.
-            Err(error)
-                if end.peer.is_some() && error.kind() == io::ErrorKind::ConnectionRefused =>
-            {
-                if let Some(end) = self.ends.get_mut(index) {
-                    end.refused = true;
-                }
-                ReceiveOutcome::Error
+            (ReceiveOutcome::Nothing, Owner::Session(key, channel)) if end.refused => {
+                ReceiveOutcome::NobodyThere(key, channel)
             }
-            Err(_) => ReceiveOutcome::Error,
+            // The kernel reports the error before queued datagrams.
+            (ReceiveOutcome::Error(kind), _) => {
+                let is_connected = end.peer.is_some();
+                end.refused |= is_connected && kind == io::ErrorKind::ConnectionRefused;
+                ReceiveOutcome::Error(kind)
+            }
+            (outcome, _) => outcome,
         }
     }
 
@@ -479,10 +467,8 @@ impl Datagrams {
         peer: Option<SocketAddr>,
         runtime: &mut Runtime,
     ) -> bool {
-        if let Some(end) = self.ends.get_mut(index)
-            && let Some(trace) = &mut end.trace
-        {
-            trace.received(came.from, came.bytes, came.length, came.at);
+        if let Some(end) = self.ends.get_mut(index) {
+            end.socket.trace_received(came);
         }
         // The datagram arrived before the socket was connected.
         let foreign = peer.is_some_and(|peer| peer != came.from);
@@ -570,7 +556,8 @@ impl Datagrams {
                     && !answer.is_empty()
                 {
                     let to = Address::from(datagram.from).with_source(sent_to);
-                    let sent = sender.send(&end.socket, Some(&to), answer, answer.len(), |_| {});
+                    let socket = &end.socket.udp;
+                    let sent = sender.send(socket, Some(&to), answer, answer.len(), |_| {});
                     let refused = sent.refused as u64;
                     runtime.tester.add(tester::SENDS_FAILED, refused);
                 }
@@ -599,7 +586,7 @@ impl Datagrams {
         let state = &mut self.endpoints[index];
         state.peers.insert(peer, session);
         let end = self.ends.get(state.socket)?;
-        Some((state.socket, end.socket.local_addr().ok()?))
+        Some((state.socket, end.socket.udp.local_addr().ok()?))
     }
 
     /// Counts the drops of the endpoints' sockets.
@@ -610,30 +597,10 @@ impl Datagrams {
     }
 
     fn take_drops(&mut self, index: usize, runtime: &mut Runtime) {
-        if let Some(end) = self.ends.get(index)
-            && let Ok(drops) = net::options::drops(&end.socket)
-        {
-            self.dropped(index, drops, runtime);
-        }
-    }
-
-    /// Processes the kernel's drop count of a socket, counted since the socket was opened.
-    fn dropped(&mut self, index: usize, drops: u32, runtime: &mut Runtime) {
-        let Some(end) = self.ends.get_mut(index) else {
-            return;
-        };
-        // The ring receives these datagrams; the counts are compared at the end.
-        if end.media == MediaPath::Ring {
-            return;
-        }
-        let lost = u64::from(drops.wrapping_sub(end.dropped));
-        end.dropped = drops;
-        let session = match end.owner {
-            Owner::Session(key, _) => Some(key),
-            Owner::Endpoint(_) => None,
-        };
-        if lost > 0 {
-            runtime.add_loss(lost, lost, session);
+        if let Some(end) = self.ends.get_mut(index) {
+            let session = end.owner.session();
+            let lose = |lost| runtime.add_loss(lost, lost, session);
+            end.socket.take_drops(lose);
         }
     }
 }

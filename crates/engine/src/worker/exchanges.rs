@@ -154,8 +154,10 @@ impl Exchanges {
     pub(super) fn begin(
         &mut self,
         worker: &mut ExchangeWorker<'_>,
-        (key, population): (SessionKey, usize),
-        (channel, connection): (ChannelId, usize),
+        key: SessionKey,
+        population: usize,
+        channel: ChannelId,
+        connection: usize,
         exchange: Box<dyn Exchange>,
     ) {
         let Some(stream) = worker.connections.get_mut(connection) else {

@@ -148,30 +148,37 @@ impl Sending {
         Ok(socket)
     }
 
-    /// Moves a flow to the pacer. Returns `None` if the pacer already has it.
+    /// Starts the pacer unless it is running. It wakes worker `worker` with `waker`.
+    pub(super) fn start_pacer(
+        &mut self,
+        worker: u32,
+        clock: &Clock,
+        waker: &Arc<Waker>,
+    ) -> io::Result<()> {
+        if self.pacer.is_none() {
+            let pacer = Pacer::start(worker, clock, waker.clone(), self.pacer_options)?;
+            self.pacer = Some(pacer);
+        }
+        Ok(())
+    }
+
+    /// Moves a flow to the pacer, which must have been started. Returns `None` if the pacer already
+    /// has it.
     pub(super) fn lend(
         &mut self,
         flows: &mut Flows,
         whose: FlowOwner,
-        (socket, to): (Arc<OwnedFd>, Address),
-        (worker, waker, clock): (u32, &Arc<Waker>, &Clock),
-    ) -> io::Result<Option<FlowSender>> {
-        let pacer = match &mut self.pacer {
-            Some(pacer) => pacer,
-            none => none.insert(Pacer::start(
-                worker,
-                clock,
-                waker.clone(),
-                self.pacer_options,
-            )?),
-        };
+        socket: Arc<OwnedFd>,
+        to: Address,
+    ) -> Option<FlowSender> {
+        let pacer = self.pacer.as_mut()?;
         let mut lease = None;
         flows.lend(whose.flow, |sender| {
             let (known_as, lender) = pacer.lend(sender, whose, socket, to);
             lease = Some(known_as);
             lender
         });
-        Ok(lease.map(FlowSender::Pacer))
+        lease.map(FlowSender::Pacer)
     }
 
     /// Starts sending a flow in a connection. Returns `None` if the flow has nothing to send.

@@ -12,33 +12,24 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use kit::media::rtcp;
 use measure::{Time, tester};
-use mio::net::UdpSocket;
+use net::Clock;
 use net::batch::{ReceiveBatch, ReceivedDatagram};
-use session::{Arrival, ChannelError, ChannelId, Interface, Open, Port, SinkId};
+use session::{ChannelError, ChannelId, Interface, Open, Port, SinkId};
 use slab::Slab;
 
-use super::batched_reads::{FAST, FAST_BYTES, INTERVAL, RECEIVE_BUFFER_MIN};
+use super::batched_reads::{INTERVAL, ReadTotals};
 use super::error_mapping::channel_error;
 use super::ids::{SessionKey, SocketId};
 use super::media_counter::MediaCounter;
-use super::receive_batches::ReceiveOutcome;
+use super::receiving::{ReceiveOutcome, ReceivingSocket};
 use super::runtime::Runtime;
-
-/// Maximum number of batches read from a socket before others are served.
-pub(super) const BATCHES_A_TURN: usize = 16;
 
 /// One socket of the pair of a group.
 struct GroupEnd {
-    socket: UdpSocket,
+    socket: ReceivingSocket,
     port: Port,
     /// Index of the group.
     group: usize,
-    /// The kernel's count of dropped datagrams, as far as already counted.
-    dropped: u32,
-    /// True if the socket is read in batches instead of polled.
-    in_batches: bool,
-    /// True if batched reads ended because the socket received too much.
-    was_fast: bool,
 }
 
 /// Settings that sessions must have in common to share a membership.
@@ -84,11 +75,18 @@ pub(super) struct Groups {
     read: Time,
 }
 
-/// Totals of one read of a media socket.
-#[derive(Default)]
-pub(super) struct ReadTotals {
-    datagrams: usize,
-    bytes: usize,
+impl Group {
+    /// Counts datagrams that the kernel dropped. Media was lost for every member.
+    fn count_loss(&self, port: Port, lost: u64, runtime: &mut Runtime) {
+        let begun = self.members.iter().filter(|m| m.begun.is_some());
+        match port {
+            Port::Media => {
+                let members = begun.clone().count() as u64;
+                runtime.add_loss(lost * members, lost, begun.map(|member| member.session));
+            }
+            Port::Control => runtime.add_loss(lost, 0, None),
+        }
+    }
 }
 
 /// A member that receives media itself, without a sink.
@@ -128,7 +126,8 @@ impl Groups {
     pub(super) fn join(
         &mut self,
         runtime: &Runtime,
-        (session, population): (SessionKey, usize),
+        session: SessionKey,
+        population: usize,
         channel: ChannelId,
         open: Open,
         receive_buffer: usize,
@@ -200,21 +199,14 @@ impl Groups {
             let sources = &joined.sources;
             let socket = net::multicast::join(address, number, sources, interface, buffer)?;
             net::multicast::set_outgoing_interface(&socket, from, interface, joined.ttl)?;
-            let mut socket = UdpSocket::from_std(socket);
+            let mut socket = ReceivingSocket::new(socket, false, None);
             let entry = self.ends.vacant_entry();
-            let id = SocketId::Group(entry.key());
-            match port {
-                Port::Media => runtime.readiness.poll(&mut socket, id)?,
-                Port::Control => runtime.readiness.poll_control(&mut socket, id)?,
-            }
             let index = entry.key();
+            socket.poll(port, SocketId::Group(index), runtime)?;
             entry.insert(GroupEnd {
                 socket,
                 port,
                 group,
-                dropped: 0,
-                in_batches: false,
-                was_fast: false,
             });
             Ok(index)
         };
@@ -239,7 +231,8 @@ impl Groups {
     pub(super) fn begin(
         &mut self,
         index: usize,
-        (key, channel): (SessionKey, ChannelId),
+        key: SessionKey,
+        channel: ChannelId,
         source: IpAddr,
         runtime: &mut Runtime,
     ) {
@@ -251,38 +244,17 @@ impl Groups {
         if let Some(member) = group.members.iter_mut().find(is_it) {
             member.source = (!source.is_unspecified()).then_some(source);
             member.begun.get_or_insert(now);
-            let media = group.media;
+            let Some(end) = self.ends.get_mut(group.media) else {
+                return;
+            };
             // A member that forwards media must not receive it later than necessary.
             if group.members.iter().all(|member| member.sink.is_some()) {
-                self.begin_batches(media, runtime);
-            } else if self.ends.get(media).is_some_and(|end| end.in_batches) {
-                self.end_batches(media, runtime);
+                end.socket.begin_batches(runtime);
+            } else if end.socket.in_batches {
+                let id = SocketId::Group(group.media);
+                end.socket.end_batches(id, runtime);
             }
         }
-    }
-
-    /// Starts batched reads of a media socket if possible.
-    fn begin_batches(&mut self, media: usize, runtime: &Runtime) {
-        let Some(end) = self.ends.get_mut(media) else {
-            return;
-        };
-        let room = net::options::receive_buffer(&end.socket).unwrap_or(0);
-        if end.in_batches || end.was_fast || room < RECEIVE_BUFFER_MIN {
-            return;
-        }
-        end.in_batches = runtime.readiness.deregister(&mut end.socket).is_ok();
-    }
-
-    /// Ends batched reads of a media socket. It is read on readiness from now on.
-    fn end_batches(&mut self, media: usize, runtime: &mut Runtime) {
-        let Some(end) = self.ends.get_mut(media) else {
-            return;
-        };
-        let id = SocketId::Group(media);
-        // If polling is refused, batched reads go on: rare reads are better than none.
-        end.in_batches = runtime.readiness.poll(&mut end.socket, id).is_err();
-        end.was_fast = true;
-        runtime.readiness.read_later(id);
     }
 
     /// Time at which [`Groups::take_due`] next returns `true`.
@@ -344,7 +316,14 @@ impl Groups {
 
     /// Sends a datagram of a session to its group if the session is the first member, which speaks
     /// for all. Returns `false` on error.
-    pub(super) fn send(&self, index: usize, key: SessionKey, port: Port, bytes: &[u8]) -> bool {
+    pub(super) fn send(
+        &self,
+        index: usize,
+        key: SessionKey,
+        port: Port,
+        bytes: &[u8],
+        clock: &Clock,
+    ) -> bool {
         let Some(group) = self.groups.get(index) else {
             return true;
         };
@@ -358,29 +337,28 @@ impl Groups {
         };
         let to = SocketAddr::new(group.joined.group, port);
         let end = self.ends.get(end);
-        end.is_none_or(|end| end.socket.send_to(bytes, to).is_ok())
+        end.is_none_or(|end| end.socket.send(to, bytes, clock))
     }
 
     /// Receives one batch from a socket.
-    pub(super) fn receive_batch(
+    pub(super) fn receive(
         &mut self,
         end: usize,
         batch: &mut ReceiveBatch,
         runtime: &mut Runtime,
     ) -> ReceiveOutcome {
-        let Some(socket) = self.ends.get(end).map(|end| &end.socket) else {
+        let Some((end, group)) = self.end_mut(end) else {
             return ReceiveOutcome::Nothing;
         };
-        match batch.receive(socket) {
-            Ok(filled) => {
-                if let Some(drops) = filled.drops {
-                    self.dropped(end, drops, runtime);
-                }
-                ReceiveOutcome::Filled { more: filled.more }
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ReceiveOutcome::Nothing,
-            Err(_) => ReceiveOutcome::Error,
-        }
+        let port = end.port;
+        let lose = |lost| group.count_loss(port, lost, runtime);
+        end.socket.receive(batch, lose)
+    }
+
+    fn end_mut(&mut self, end: usize) -> Option<(&mut GroupEnd, &Group)> {
+        let end = self.ends.get_mut(end)?;
+        let group = self.groups.get(end.group)?;
+        Some((end, group))
     }
 
     fn group_of(&self, end: usize) -> Option<&Group> {
@@ -397,19 +375,16 @@ impl Groups {
     ) {
         let clock = counting.runtime.clock.same_start();
         for datagram in batch.datagrams(&clock) {
-            brought.datagrams += 1;
-            brought.bytes += datagram.length;
+            brought.add(&datagram);
         }
         let Some(group) = self.group_of(end) else {
             return;
         };
-        let overhead = if group.joined.group.is_ipv4() { 28 } else { 48 };
         let mut foreign = 0;
         for member in &group.members {
             let (Some(begun), Some(sink)) = (member.begun, member.sink) else {
                 continue;
             };
-            let whose = (member.session, member.population);
             for datagram in batch.datagrams(&clock) {
                 if datagram.at < begun {
                     continue;
@@ -421,13 +396,7 @@ impl Groups {
                     foreign += 1;
                     continue;
                 }
-                let arrival = Arrival {
-                    at: datagram.at,
-                    bytes: datagram.bytes,
-                    length: datagram.length,
-                    overhead,
-                };
-                counting.packet(whose, sink, &arrival);
+                counting.datagram(member.session, member.population, sink, &datagram);
             }
         }
         let tester = &mut counting.runtime.tester;
@@ -436,9 +405,11 @@ impl Groups {
 
     /// Ends a read of a media socket. A socket that received much is read on readiness from now on.
     pub(super) fn was_read(&mut self, end: usize, brought: &ReadTotals, runtime: &mut Runtime) {
-        let fast = brought.datagrams > FAST || brought.bytes > FAST_BYTES;
-        if fast && self.ends.get(end).is_some_and(|end| end.in_batches) {
-            self.end_batches(end, runtime);
+        if let Some(read) = self.ends.get_mut(end)
+            && read.socket.in_batches
+            && brought.are_fast()
+        {
+            read.socket.end_batches(SocketId::Group(end), runtime);
         }
     }
 
@@ -486,42 +457,16 @@ impl Groups {
 
     /// Counts the drops of all sockets.
     pub(super) fn collect_drops(&mut self, runtime: &mut Runtime) {
-        let ends: Vec<usize> = self.ends.iter().map(|(end, _)| end).collect();
-        for end in ends {
+        for end in 0..self.ends.capacity() {
             self.take_drops(end, runtime);
         }
     }
 
     fn take_drops(&mut self, end: usize, runtime: &mut Runtime) {
-        if let Some(drops) = self
-            .ends
-            .get(end)
-            .map(|end| net::options::drops(&end.socket))
-            && let Ok(drops) = drops
-        {
-            self.dropped(end, drops, runtime);
-        }
-    }
-
-    /// Processes the kernel's drop count of a socket, counted since the socket was opened. Each
-    /// media datagram was lost for every member.
-    fn dropped(&mut self, index: usize, drops: u32, runtime: &mut Runtime) {
-        let Some(end) = self.ends.get_mut(index) else {
-            return;
-        };
-        let lost = u64::from(drops.wrapping_sub(end.dropped));
-        end.dropped = drops;
-        let media = end.port == Port::Media;
-        let Some(group) = self.group_of(index).filter(|_| lost > 0) else {
-            return;
-        };
-        let begun = group.members.iter().filter(|m| m.begun.is_some());
-        match media {
-            true => {
-                let members = begun.clone().count() as u64;
-                runtime.add_loss(lost * members, lost, begun.map(|member| member.session));
-            }
-            false => runtime.add_loss(lost, 0, None),
+        if let Some((end, group)) = self.end_mut(end) {
+            let port = end.port;
+            let lose = |lost| group.count_loss(port, lost, runtime);
+            end.socket.take_drops(lose);
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use measure::tester;
+use net::batch::ReceivedDatagram;
 use session::{Arrival, MediaEvent, SinkId, Sinks};
 
 use super::ids::SessionKey;
@@ -30,33 +31,44 @@ macro_rules! counting {
 pub(super) use counting;
 
 /// Counts a datagram from an address other than the server's. Notifies the session of the first
-/// one.
+/// one, if the socket has a sink.
 #[cold]
 pub(super) fn count_foreign(
     is_known: &mut bool,
-    (session, sink): (SessionKey, SinkId),
+    session: SessionKey,
+    sink: Option<SinkId>,
     from: IpAddr,
     runtime: &mut Runtime,
 ) {
     runtime.tester.add(tester::FOREIGN_PACKETS, 1);
-    if !std::mem::replace(is_known, true) {
+    if let Some(sink) = sink
+        && !std::mem::replace(is_known, true)
+    {
         let event = MediaEvent::Foreign { from };
         runtime.inbox.push(session, Pending::Media { sink, event });
     }
 }
 
 impl MediaCounter<'_> {
-    /// Counts a packet. Queues the resulting media event for the session and returns `true` if
-    /// there is one.
+    /// Counts a datagram of media. Queues the resulting media event for the session and returns
+    /// `true` if there is one.
     #[inline]
-    pub(super) fn packet(
+    pub(super) fn datagram(
         &mut self,
-        (session, population): (SessionKey, usize),
+        session: SessionKey,
+        population: usize,
         sink: SinkId,
-        arrival: &Arrival<'_>,
+        datagram: &ReceivedDatagram<'_>,
     ) -> bool {
+        let arrival = Arrival {
+            at: datagram.at,
+            bytes: datagram.bytes,
+            length: datagram.length,
+            // IP and UDP headers.
+            overhead: if datagram.from.is_ipv4() { 28 } else { 48 },
+        };
         let recorder = self.populations.recorder_at(population, arrival.at);
-        let event = self.sinks.packet(sink, arrival, recorder);
+        let event = self.sinks.packet(sink, &arrival, recorder);
         if let Some(event) = event {
             let pending = Pending::Media { sink, event };
             self.runtime.inbox.push(session, pending);

@@ -3,31 +3,28 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use measure::{Time, tester};
-use mio::net::UdpSocket;
 use net::batch::{ReceiveBatch, ReceivedDatagram};
 use net::options::DropRule;
 use net::ports::Pair;
 use net::{Clock, PortRange};
-use session::{Arrival, ChannelError, ChannelId, Interface, MediaFilter, Port, SinkId};
+use session::{ChannelError, ChannelId, Interface, MediaFilter, Port, SinkId};
 use slab::Slab;
 
-use super::batched_reads::{
-    BatchRead, BatchedReads, DATAGRAMS_PER_READ_MAX, FAST, FAST_BYTES, RECEIVE_BUFFER_MIN,
-};
+use super::batched_reads::{BatchRead, BatchedReads, DATAGRAMS_PER_READ_MAX, ReadTotals};
 use super::error_mapping::channel_error;
 use super::ids::{SessionKey, SocketId};
 use super::media_counter::{MediaCounter, count_foreign};
-use super::receive_batches::ReceiveOutcome;
+use super::receiving::{ReceiveOutcome, ReceivingSocket};
 use super::runtime::Runtime;
 use super::sessions::Peer;
-use crate::trace::{TracedSocket, Tracer};
+use crate::trace::Tracer;
 
 /// One socket of a pair of UDP sockets that belongs to one session.
 struct UdpEnd {
-    socket: UdpSocket,
+    socket: ReceivingSocket,
     session: SessionKey,
     population: usize,
     channel: ChannelId,
@@ -36,31 +33,17 @@ struct UdpEnd {
     sink: Option<SinkId>,
     /// Host whose datagrams count. Before the peer is set, all datagrams count.
     peer: Option<IpAddr>,
-    /// Bytes of a datagram on the wire in addition to its payload: IP and UDP headers.
-    overhead: usize,
-    /// True if the socket only holds the port: the kernel drops all datagrams, and the packet ring
-    /// receives them.
-    on_ring: bool,
     /// True once the session was notified of datagrams from another address.
     knows_others: bool,
-    /// True if the socket is read in batches instead of polled.
-    in_batches: bool,
-    /// True if batched reads ended because the socket received too much.
-    was_fast: bool,
-    /// The kernel's count of dropped datagrams, as far as already counted.
-    dropped: u32,
     /// Even port of the pair.
     pair: u16,
-    /// Records the datagrams of a traced client.
-    trace: Option<Box<TracedSocket>>,
 }
 
 /// One socket of a pair of UDP sockets shared by many sessions.
 struct SharedEnd {
-    socket: UdpSocket,
+    socket: ReceivingSocket,
     port: Port,
     routes: HashMap<SocketAddr, (SessionKey, ChannelId)>,
-    dropped: u32,
 }
 
 impl SharedEnd {
@@ -178,33 +161,25 @@ impl Pairs {
         }
         .map_err(|error| channel_error(&error))?;
         let even = pair.port;
-        let make = |socket, port| UdpEnd {
-            socket: UdpSocket::from_std(socket),
-            session: request.session,
-            population: request.population,
-            channel: request.channel,
-            port,
-            sink: request.sink.filter(|_| port == Port::Media),
-            peer: None,
-            overhead: if local.is_ipv4() { 28 } else { 48 },
-            on_ring: on_ring && port == Port::Media,
-            knows_others: false,
-            in_batches: false,
-            was_fast: false,
-            dropped: 0,
-            pair: even,
-            trace: request.tracer.map(|trace| {
+        let make = |socket, port| {
+            let trace = request.tracer.map(|tracer| {
                 let odd = u16::from(port == Port::Control);
-                trace.socket(SocketAddr::new(local, even + odd))
-            }),
+                tracer.socket(SocketAddr::new(local, even + odd))
+            });
+            UdpEnd {
+                socket: ReceivingSocket::new(socket, on_ring && port == Port::Media, trace),
+                session: request.session,
+                population: request.population,
+                channel: request.channel,
+                port,
+                sink: request.sink.filter(|_| port == Port::Media),
+                peer: None,
+                knows_others: false,
+                pair: even,
+            }
         };
         let added = add_pair(&mut self.own, pair, make, |end, place| {
-            let place = SocketId::Pair(place);
-            match end.port {
-                Port::Media if end.on_ring => Ok(()),
-                Port::Media => runtime.readiness.poll(&mut end.socket, place),
-                Port::Control => runtime.readiness.poll_control(&mut end.socket, place),
-            }
+            end.socket.poll(end.port, SocketId::Pair(place), runtime)
         });
         match added {
             Ok((media, control)) => Ok(OpenedPair {
@@ -242,7 +217,7 @@ impl Pairs {
                 places
             }
         };
-        let local = self.shared[media].socket.local_addr();
+        let local = self.shared[media].socket.udp.local_addr();
         Ok(OpenedPair {
             local: local.map_err(|error| channel_error(&error))?,
             media,
@@ -261,17 +236,12 @@ impl Pairs {
             send_to_groups(&pair, local, outward)?;
         }
         let make = |socket, port| SharedEnd {
-            socket: UdpSocket::from_std(socket),
+            socket: ReceivingSocket::new(socket, false, None),
             port,
             routes: HashMap::new(),
-            dropped: 0,
         };
         add_pair(&mut self.shared, pair, make, |end, place| {
-            let place = SocketId::Shared(place);
-            match end.port {
-                Port::Media => runtime.readiness.poll(&mut end.socket, place),
-                Port::Control => runtime.readiness.poll_control(&mut end.socket, place),
-            }
+            end.socket.poll(end.port, SocketId::Shared(place), runtime)
         })
     }
 
@@ -282,7 +252,7 @@ impl Pairs {
         for (place, address) in [(media, peer.media), (control, peer.control)] {
             if let Some(end) = self.own.get_mut(place) {
                 end.peer = Some(address.ip());
-                on_ring = on_ring.or(end.on_ring.then_some(end.pair));
+                on_ring = on_ring.or(end.socket.on_ring.then_some(end.pair));
             }
         }
         on_ring
@@ -291,8 +261,10 @@ impl Pairs {
     /// Sets the peer of a session on a shared pair; `before` is the previous one.
     pub(super) fn route(
         &mut self,
-        (media, control): (usize, usize),
-        (key, channel): (SessionKey, ChannelId),
+        media: usize,
+        control: usize,
+        key: SessionKey,
+        channel: ChannelId,
         peer: Peer,
         before: Option<Peer>,
     ) {
@@ -331,8 +303,8 @@ impl Pairs {
         self.own.try_remove(control);
         self.take_drops(SocketId::Pair(media), runtime);
         let end = self.own.get(media)?;
-        if end.on_ring {
-            return Some(net::options::drops(&end.socket).unwrap_or(0));
+        if end.socket.on_ring {
+            return Some(end.socket.dropped_for_ring());
         }
         // The media port comes last: closing it frees the pair for other sessions.
         let end = self.own.remove(media);
@@ -347,49 +319,42 @@ impl Pairs {
         Some(end.pair)
     }
 
-    /// Sends a datagram. Returns `false` on error; a datagram for a closed socket is not an error.
-    pub(super) fn send(
-        &self,
-        place: SocketId,
-        to: SocketAddr,
-        bytes: &[u8],
-        clock: &Clock,
-    ) -> bool {
-        let sent = match place {
-            SocketId::Pair(place) => self.own.get(place).map(|end| {
-                let at = end.trace.as_ref().map(|_| clock.now());
-                let sent = end.socket.send_to(bytes, to);
-                if let (Some(trace), Some(at), Ok(_)) = (&end.trace, at, &sent) {
-                    trace.sent(to, bytes, at);
-                }
-                sent
-            }),
-            SocketId::Shared(place) => {
-                let end = self.shared.get(place);
-                end.map(|end| end.socket.send_to(bytes, to))
-            }
-            _ => None,
-        };
-        sent.is_none_or(|sent| sent.is_ok())
-    }
-
-    /// Duplicates the descriptor of a media socket.
-    pub(super) fn descriptor(&self, place: SocketId) -> io::Result<OwnedFd> {
-        let socket = match place {
+    fn socket(&self, id: SocketId) -> Option<&ReceivingSocket> {
+        match id {
             SocketId::Pair(place) => self.own.get(place).map(|end| &end.socket),
             SocketId::Shared(place) => self.shared.get(place).map(|end| &end.socket),
             _ => None,
-        };
-        let socket = socket.ok_or(io::ErrorKind::NotConnected)?;
-        socket.as_fd().try_clone_to_owned()
+        }
+    }
+
+    /// Returns a socket, and the session that loses the datagrams that the kernel drops at it.
+    fn socket_mut(&mut self, id: SocketId) -> Option<(&mut ReceivingSocket, Option<SessionKey>)> {
+        match id {
+            SocketId::Pair(place) => {
+                let end = self.own.get_mut(place)?;
+                Some((&mut end.socket, end.sink.map(|_| end.session)))
+            }
+            SocketId::Shared(place) => Some((&mut self.shared.get_mut(place)?.socket, None)),
+            _ => None,
+        }
+    }
+
+    /// Sends a datagram. Returns `false` on error; a datagram for a closed socket is not an error.
+    pub(super) fn send(&self, id: SocketId, to: SocketAddr, bytes: &[u8], clock: &Clock) -> bool {
+        let socket = self.socket(id);
+        socket.is_none_or(|socket| socket.send(to, bytes, clock))
+    }
+
+    /// Duplicates the descriptor of a media socket.
+    pub(super) fn descriptor(&self, id: SocketId) -> io::Result<OwnedFd> {
+        let socket = self.socket(id).ok_or(io::ErrorKind::NotConnected)?;
+        socket.descriptor()
     }
 
     /// Returns `true` if the socket's datagrams are traced.
-    pub(super) fn is_traced(&self, place: SocketId) -> bool {
-        match place {
-            SocketId::Pair(place) => self.own.get(place).is_some_and(|end| end.trace.is_some()),
-            _ => false,
-        }
+    pub(super) fn is_traced(&self, id: SocketId) -> bool {
+        let socket = self.socket(id);
+        socket.is_some_and(|socket| socket.trace.is_some())
     }
 
     /// Returns the session that owns the socket, or `None` if the socket is shared or closed.
@@ -404,31 +369,14 @@ impl Pairs {
     /// Receives one batch from a socket.
     pub(super) fn receive(
         &mut self,
-        place: SocketId,
+        id: SocketId,
         batch: &mut ReceiveBatch,
         runtime: &mut Runtime,
     ) -> ReceiveOutcome {
-        let filled = match place {
-            SocketId::Pair(place) => self.own.get(place).map(|end| batch.receive(&end.socket)),
-            SocketId::Shared(place) => {
-                let end = self.shared.get(place);
-                end.map(|end| batch.receive(&end.socket))
-            }
-            _ => None,
+        let Some((socket, session)) = self.socket_mut(id) else {
+            return ReceiveOutcome::Nothing;
         };
-        match filled {
-            None => ReceiveOutcome::Nothing,
-            Some(Ok(filled)) => {
-                if let Some(drops) = filled.drops {
-                    self.count_drops(place, drops, runtime);
-                }
-                ReceiveOutcome::Filled { more: filled.more }
-            }
-            Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
-                ReceiveOutcome::Nothing
-            }
-            Some(Err(_)) => ReceiveOutcome::Error,
-        }
+        socket.receive(batch, |lost| runtime.add_loss(lost, lost, session))
     }
 
     /// Counts a datagram, or returns the session that must receive it.
@@ -468,48 +416,24 @@ impl Pairs {
         let Some(end) = self.own.get_mut(place) else {
             return Disposition::Counted;
         };
-        if let Some(trace) = &mut end.trace {
-            trace.received(datagram.from, datagram.bytes, datagram.length, datagram.at);
-        }
-        if end.peer.is_some_and(|peer| peer != datagram.from.ip()) {
-            let (runtime, from) = (&mut *counting.runtime, datagram.from.ip());
-            match end.sink {
-                Some(sink) => {
-                    count_foreign(&mut end.knows_others, (end.session, sink), from, runtime)
-                }
-                None => runtime.tester.add(tester::FOREIGN_PACKETS, 1),
-            }
+        end.socket.trace_received(datagram);
+        let from = datagram.from.ip();
+        if end.peer.is_some_and(|peer| peer != from) {
+            let known = &mut end.knows_others;
+            count_foreign(known, end.session, end.sink, from, counting.runtime);
             return Disposition::Counted;
         }
+        let (key, population) = (end.session, end.population);
         let Some(sink) = end.sink else {
-            return Disposition::For(end.session, end.channel, end.port);
+            return Disposition::For(key, end.channel, end.port);
         };
-        let arrival = Arrival {
-            at: datagram.at,
-            bytes: datagram.bytes,
-            length: datagram.length,
-            overhead: end.overhead,
-        };
-        let whose = (end.session, end.population);
-        if counting.packet(whose, sink, &arrival) && self.begin_batches(place, counting.runtime) {
-            return Disposition::Batched(whose.0);
+        if counting.datagram(key, population, sink, datagram)
+            && self.own[place].socket.begin_batches(counting.runtime)
+        {
+            self.batched.add(place, key);
+            return Disposition::Batched(key);
         }
         Disposition::Counted
-    }
-
-    /// Starts batched reads of a media socket if possible. Returns `true` if they were started.
-    fn begin_batches(&mut self, place: usize, runtime: &Runtime) -> bool {
-        let end = &mut self.own[place];
-        let room = net::options::receive_buffer(&end.socket).unwrap_or(0);
-        if end.in_batches || end.was_fast || end.trace.is_some() || room < RECEIVE_BUFFER_MIN {
-            return false;
-        }
-        if runtime.readiness.deregister(&mut end.socket).is_err() {
-            return false;
-        }
-        end.in_batches = true;
-        self.batched.add(place, end.session);
-        true
     }
 
     /// Time at which [`Pairs::read_due`] next has a socket to read.
@@ -555,102 +479,51 @@ impl Pairs {
             return BatchRead::Goes(0);
         };
         let clock = counting.runtime.clock.same_start();
-        let (mut count, mut bytes) = (0, 0);
-        let verdict = loop {
-            let filled = match self.own.get(place) {
-                Some(end) if end.in_batches && end.session == key => batch.receive(&end.socket),
-                _ => break BatchRead::IsGone,
-            };
-            let filled = match filled {
-                Ok(filled) => filled,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    break BatchRead::Goes(count);
+        let id = SocketId::Pair(place);
+        let mut totals = ReadTotals::default();
+        loop {
+            let end = self.own.get(place);
+            if end.is_none_or(|end| !end.socket.in_batches || end.session != key) {
+                return BatchRead::IsGone;
+            }
+            let more = match self.receive(id, batch, counting.runtime) {
+                ReceiveOutcome::Filled { more } => {
+                    for datagram in batch.datagrams(&clock) {
+                        totals.add(&datagram);
+                        self.take_in_own(place, &datagram, counting);
+                    }
+                    more
                 }
-                // An error stands for one datagram or none.
-                Err(_) if count < DATAGRAMS_PER_READ_MAX => {
-                    count += 1;
-                    continue;
+                ReceiveOutcome::Error(_) => {
+                    totals.datagrams += 1;
+                    true
                 }
-                Err(_) => break BatchRead::Goes(count),
+                ReceiveOutcome::Nothing | ReceiveOutcome::NobodyThere(..) => false,
             };
-            if let Some(drops) = filled.drops {
-                self.count_drops(SocketId::Pair(place), drops, counting.runtime);
+            if !more || totals.datagrams >= DATAGRAMS_PER_READ_MAX {
+                break;
             }
-            for datagram in batch.datagrams(&clock) {
-                count += 1;
-                bytes += datagram.length;
-                self.take_in_own(place, &datagram, counting);
-            }
-            if !filled.more || count >= DATAGRAMS_PER_READ_MAX {
-                break BatchRead::Goes(count);
-            }
-        };
-        if verdict != BatchRead::IsGone && (count > FAST || bytes > FAST_BYTES) {
-            self.end_batches(place, counting.runtime);
+        }
+        if totals.are_fast() {
+            let end = &mut self.own[place];
+            end.socket.end_batches(id, counting.runtime);
             return BatchRead::IsFast;
         }
-        verdict
-    }
-
-    /// Ends batched reads of a media socket because it receives too much. It is read on readiness
-    /// from now on.
-    fn end_batches(&mut self, place: usize, runtime: &mut Runtime) {
-        let Some(end) = self.own.get_mut(place) else {
-            return;
-        };
-        let polled = runtime
-            .readiness
-            .poll(&mut end.socket, SocketId::Pair(place));
-        // If polling is refused, batched reads go on: rare reads are better than none.
-        end.in_batches = polled.is_err();
-        end.was_fast = true;
-        runtime.readiness.read_later(SocketId::Pair(place));
+        BatchRead::Goes(totals.datagrams)
     }
 
     /// Counts the datagrams that the kernel dropped at a socket since the last call.
-    fn take_drops(&mut self, place: SocketId, runtime: &mut Runtime) {
-        let drops = match place {
-            // The count of a socket that only holds its port contains all datagrams.
-            SocketId::Pair(place) => match self.own.get(place).filter(|end| !end.on_ring) {
-                Some(end) => net::options::drops(&end.socket),
-                None => return,
-            },
-            SocketId::Shared(place) => match self.shared.get(place) {
-                Some(end) => net::options::drops(&end.socket),
-                None => return,
-            },
-            _ => return,
-        };
-        if let Ok(drops) = drops {
-            self.count_drops(place, drops, runtime);
+    fn take_drops(&mut self, id: SocketId, runtime: &mut Runtime) {
+        if let Some((socket, session)) = self.socket_mut(id) {
+            socket.take_drops(|lost| runtime.add_loss(lost, lost, session));
         }
     }
 
     /// Counts the drops of all shared sockets.
     pub(super) fn collect_drops(&mut self, runtime: &mut Runtime) {
-        let places: Vec<usize> = self.shared.iter().map(|(place, _)| place).collect();
-        for place in places {
-            self.take_drops(SocketId::Shared(place), runtime);
-        }
-    }
-
-    /// Processes the kernel's drop count of a socket, counted since the socket was opened.
-    fn count_drops(&mut self, place: SocketId, drops: u32, runtime: &mut Runtime) {
-        let (taken, session) = match place {
-            SocketId::Pair(place) => match self.own.get_mut(place) {
-                Some(end) => (&mut end.dropped, end.sink.map(|_| end.session)),
-                None => return,
-            },
-            SocketId::Shared(place) => match self.shared.get_mut(place) {
-                Some(end) => (&mut end.dropped, None),
-                None => return,
-            },
-            _ => return,
-        };
-        let lost = u64::from(drops.wrapping_sub(*taken));
-        *taken = drops;
-        if lost > 0 {
-            runtime.add_loss(lost, lost, session);
+        for (_, end) in &mut self.shared {
+            let lose = |lost| runtime.add_loss(lost, lost, None);
+            end.socket.take_drops(lose);
         }
     }
 }

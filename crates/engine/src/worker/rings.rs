@@ -22,6 +22,7 @@ use super::ids::SessionKey;
 use super::media_counter::{MediaCounter, count_foreign};
 use super::pending_inputs::Pending;
 use super::readiness::Readiness;
+use super::runtime::Runtime;
 
 /// Maximum number of blocks that are processed before other sockets are served.
 const BLOCKS_A_TURN: usize = 16;
@@ -356,7 +357,11 @@ impl PortAssignment {
             populations,
             runtime,
         } = counting;
-        let whose = (self.session, self.sink);
+        let (session, own_sink) = (self.session, Some(self.sink));
+        let known = &mut self.foreign_reported;
+        let mut foreign = |from: SocketAddr, runtime: &mut Runtime| {
+            count_foreign(known, session, own_sink, from.ip(), runtime);
+        };
         let mut sink = sinks.sink(self.sink);
         for datagram in datagrams {
             // A socket that is bound to an address receives only datagrams sent to that address.
@@ -368,12 +373,7 @@ impl PortAssignment {
             if let AcceptedSource::Connected(peer) = self.from
                 && peer != datagram.from
             {
-                count_foreign(
-                    &mut self.foreign_reported,
-                    whose,
-                    datagram.from.ip(),
-                    runtime,
-                );
+                foreign(datagram.from, runtime);
                 continue;
             }
             if self.mark.is_some_and(|mark| !mark.matches(datagram.bytes)) {
@@ -383,12 +383,7 @@ impl PortAssignment {
             if let AcceptedSource::Host(peer) = self.from
                 && peer != datagram.from.ip()
             {
-                count_foreign(
-                    &mut self.foreign_reported,
-                    whose,
-                    datagram.from.ip(),
-                    runtime,
-                );
+                foreign(datagram.from, runtime);
                 continue;
             }
             let arrival = Arrival {

@@ -5,6 +5,7 @@ use std::time::Instant;
 use measure::Recorder;
 use session::{Context, Flows, Outbox, Output, Sinks};
 
+use super::super::receiving::{BatchUse, Batches};
 use super::*;
 
 const SESSION: SessionKey = SessionKey {
@@ -24,21 +25,34 @@ fn local() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
-/// Opens a socket of the session, connected to `peer` if given.
+/// Opens a socket of the session.
+fn open_socket(
+    datagrams: &mut Datagrams,
+    runtime: &Runtime,
+    peer: Option<SocketAddr>,
+    reading: ReadTiming,
+    media: MediaPath,
+) -> (usize, SocketAddr) {
+    let request = DatagramRequest {
+        session: SESSION,
+        channel: CHANNEL,
+        socket: net::ports::bind(local(), 0).expect("a free port"),
+        peer,
+        reading,
+        media,
+        tracer: None,
+    };
+    datagrams.open(runtime, request).expect("a free port")
+}
+
+/// Opens a socket of the session without a media path, connected to `peer` if given.
 fn open(
     datagrams: &mut Datagrams,
     runtime: &Runtime,
     peer: Option<SocketAddr>,
     reading: ReadTiming,
 ) -> (usize, SocketAddr) {
-    let opened = datagrams.open(
-        runtime,
-        (SESSION, CHANNEL),
-        (net::ports::bind(local(), 0).expect("a free port"), peer),
-        (reading, MediaPath::None),
-        None,
-    );
-    opened.expect("a free port")
+    open_socket(datagrams, runtime, peer, reading, MediaPath::None)
 }
 
 /// Receives until datagrams arrive.
@@ -48,15 +62,13 @@ fn receive_once(
     runtime: &mut Runtime,
 ) -> (ReceiveOutcome, Vec<Vec<u8>>) {
     let give_up = Instant::now() + Duration::from_secs(10);
-    let mut batch = datagrams.take_batch().expect("nobody hears anything");
+    let mut batch = ReceiveBatch::bulk();
     loop {
-        let looked = datagrams.receive_batch(index, &mut batch, runtime);
-        if !matches!(looked, ReceiveOutcome::Nothing | ReceiveOutcome::Error) {
+        let looked = datagrams.receive(index, &mut batch, runtime);
+        if !matches!(looked, ReceiveOutcome::Nothing | ReceiveOutcome::Error(_)) {
             let clock = runtime.clock.same_start();
             let came = batch.datagrams(&clock).map(|came| came.bytes.to_vec());
-            let came = came.collect();
-            datagrams.put_batch(batch);
-            return (looked, came);
+            return (looked, came.collect());
         }
         assert!(Instant::now() < give_up, "nothing comes");
         std::thread::park_timeout(Duration::from_micros(100));
@@ -73,10 +85,8 @@ fn sockets_on_the_ring_are_read_late_only_at_deadlines() {
         (ReadTiming::AtOnce, MediaPath::None, false),
     ];
     for (reading, media, expected) in ways {
-        let socket = net::ports::bind(local(), 0).expect("a free port");
-        let (whose, reading_and_media) = ((SESSION, CHANNEL), (ReadTiming::AtOnce, media));
-        let opened = datagrams.open(&runtime, whose, (socket, None), reading_and_media, None);
-        let (index, _) = opened.expect("a free port");
+        let at_once = ReadTiming::AtOnce;
+        let (index, _) = open_socket(&mut datagrams, &runtime, None, at_once, media);
         assert!(!datagrams.is_late(index));
         let set = datagrams.set_reading(index, reading, &runtime);
         set.expect("it can be polled");
@@ -104,14 +114,14 @@ fn datagrams_arrive_and_closed_socket_is_not_read_late() {
     for bytes in [b"one", b"two"] {
         context.transmit(CHANNEL, None, |out| out.extend_from_slice(bytes));
     }
-    let whom = (sender, Some(to), None);
     while let Some(Output::Transmit(transmit)) = out.pop_front() {
         let bytes = outbox.bytes(&transmit);
-        datagrams.transmit(whom, &transmit, bytes, &mut runtime);
+        datagrams.transmit(sender, Some(to), None, &transmit, bytes, &mut runtime);
     }
     let (looked, came) = receive_once(&mut datagrams, receiver, &mut runtime);
     let owner = Owner::Session(SESSION, CHANNEL);
-    assert!(matches!(looked, ReceiveOutcome::Filled { owner: whose, .. } if whose == owner));
+    assert!(matches!(looked, ReceiveOutcome::Filled { .. }));
+    assert_eq!(datagrams.owner(receiver), Some(owner));
     assert_eq!(came, [b"one", b"two"]);
     datagrams.close_channel(receiver, None, &mut runtime);
     assert!(datagrams.late().is_empty());
@@ -161,14 +171,7 @@ fn reading_mode_of_a_socket_can_be_changed() {
 fn sockets_on_the_ring_are_read_at_few_deadlines() {
     let (mut datagrams, runtime) = (Datagrams::new(), runtime());
     let mut due = |media, reading| {
-        let opened = datagrams.open(
-            &runtime,
-            (SESSION, CHANNEL),
-            (net::ports::bind(local(), 0).expect("a free port"), None),
-            (reading, media),
-            None,
-        );
-        let (index, _) = opened.expect("a free port");
+        let (index, _) = open_socket(&mut datagrams, &runtime, None, reading, media);
         let millis = |millis: u64| Time::from_start(Duration::from_millis(1000 + millis));
         [0, 10, 39, 40, 50, 90].map(|at| datagrams.is_due(index, millis(at)))
     };
@@ -194,9 +197,11 @@ fn unreachable_peer_is_reported_after_all_datagrams() {
     let (looked, came) = receive_once(&mut datagrams, index, &mut runtime);
     assert!(matches!(looked, ReceiveOutcome::Filled { more: true, .. }));
     assert_eq!(came, [b"the last"]);
-    let mut batch = datagrams.take_batch().expect("nobody hears anything");
-    assert!(datagrams.is_delivering());
-    let looked = datagrams.receive_batch(index, &mut batch, &mut runtime);
+    let mut batches = Batches::new();
+    let batch = batches.of(BatchUse::Single).take();
+    let mut batch = batch.expect("nobody hears anything");
+    assert!(batches.is_delivering(BatchUse::Single));
+    let looked = datagrams.receive(index, &mut batch, &mut runtime);
     assert!(matches!(
         looked,
         ReceiveOutcome::NobodyThere(SESSION, CHANNEL)
@@ -206,12 +211,7 @@ fn unreachable_peer_is_reported_after_all_datagrams() {
 #[test]
 fn socket_with_the_shortest_interval_wakes_the_loop() {
     let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
-    let mut open = |reading, media| {
-        let socket = net::ports::bind(local(), 0).expect("a free port");
-        let whose = (SESSION, CHANNEL);
-        let opened = datagrams.open(&runtime, whose, (socket, None), (reading, media), None);
-        opened.expect("a free port").0
-    };
+    let mut open = |reading, media| open_socket(&mut datagrams, &runtime, None, reading, media).0;
     let millis = |millis| Time::from_start(Duration::from_millis(millis));
     let within = |millis| ReadTiming::Soon(Duration::from_millis(millis));
     let eight = open(within(8), MediaPath::None);

@@ -35,8 +35,7 @@ fn join(groups: &mut Groups, runtime: &Runtime, serial: u64, port: u16) -> usize
         ttl: 0,
         sink: None,
     };
-    let whose = (session(serial), 0);
-    let joined = groups.join(runtime, whose, CHANNEL, open, 0);
+    let joined = groups.join(runtime, session(serial), 0, CHANNEL, open, 0);
     joined.expect("loopback takes part").0
 }
 
@@ -76,7 +75,7 @@ fn sender_reports_reach_all_and_receiver_reports_the_first() {
         index = join(&mut groups, &runtime, serial, 31_410);
         // The third member has not begun.
         if serial < 3 {
-            groups.begin(index, (session(serial), CHANNEL), source, &mut runtime);
+            groups.begin(index, session(serial), CHANNEL, source, &mut runtime);
         }
     }
     let media = groups.media_of(index).expect("it was joined");
@@ -95,7 +94,7 @@ fn media_of_another_source_or_before_joining_is_ignored() {
     let (mut groups, mut runtime) = (Groups::default(), runtime());
     let source = IpAddr::from([10, 0, 0, 1]);
     let index = join(&mut groups, &runtime, 1, 31_420);
-    groups.begin(index, (session(1), CHANNEL), source, &mut runtime);
+    groups.begin(index, session(1), CHANNEL, source, &mut runtime);
     let media = groups.media_of(index).expect("it was joined");
     let [hearer] = groups.hearers(media)[..] else {
         panic!("it counts for itself");

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use measure::Recorder;
 use protocols::RTSP_PROTOCOL;
-use session::{MediaEvent, Sink, Sinks};
+use session::{Arrival, MediaEvent, Sink, Sinks};
 
 use super::super::ids::{ClientIds, RunnerPlace};
 use super::super::pending_inputs::Pending;
@@ -128,13 +128,17 @@ fn sessions_on_a_shared_pair_receive_only_from_their_peer() {
         control: from(1, port + 1),
     };
     for number in [1, 2] {
-        let whose = (session(number), CHANNEL);
         let port = u16::try_from(number * 10).expect("few");
-        bench.pairs.route(pair, whose, peer(port), None);
+        let key = session(number);
+        bench
+            .pairs
+            .route(pair.0, pair.1, key, CHANNEL, peer(port), None);
     }
     // The peer of the first session changes.
-    let whose = (session(1), CHANNEL);
-    bench.pairs.route(pair, whose, peer(30), Some(peer(10)));
+    let (key, before) = (session(1), Some(peer(10)));
+    bench
+        .pairs
+        .route(pair.0, pair.1, key, CHANNEL, peer(30), before);
     bench.pairs.leave(pair.0, pair.1, session(1), peer(20));
     let place = SocketId::Shared(pair.0);
     assert_eq!(bench.take_in(place, from(1, 10)), Disposition::Counted);

@@ -7,7 +7,7 @@ use measure::tester;
 use session::{ChannelError, ChannelId, Open, ReadTiming, SinkId, SocketMedia, Transmit};
 
 use crate::worker::Worker;
-use crate::worker::datagrams::{MediaPath, RingEnd};
+use crate::worker::datagrams::{DatagramRequest, MediaPath, RingEnd};
 use crate::worker::error_mapping::channel_error;
 use crate::worker::ids::SessionKey;
 use crate::worker::pairs::{MulticastOutput, OpenedPair, PairRequest};
@@ -116,11 +116,10 @@ impl Worker {
         let Some(slot) = self.sessions.get_mut(key) else {
             return Err(ChannelError::Other(0));
         };
-        let whose = (key, slot.population);
+        let (population, runtime) = (slot.population, &self.runtime);
         let buffer = self.pairs.ports().receive_buffer();
-        let joined = self
-            .groups
-            .join(&self.runtime, whose, channel, open, buffer);
+        let groups = &mut self.groups;
+        let joined = groups.join(runtime, key, population, channel, open, buffer);
         let (place, address) = joined?;
         slot.in_groups = true;
         slot.set_channel(channel, Channel::Group(place));
@@ -131,15 +130,17 @@ impl Worker {
         &mut self,
         key: SessionKey,
         channel: ChannelId,
-        (local, peer): (SocketAddr, Option<SocketAddr>),
-        (reading, media): (ReadTiming, Option<SocketMedia>),
+        local: SocketAddr,
+        peer: Option<SocketAddr>,
+        reading: ReadTiming,
+        media: Option<SocketMedia>,
     ) {
         if peer.is_some_and(|peer| !self.targets.permits(peer.ip())) {
             let error = ChannelError::NotPermitted;
             let input = Pending::OpenFailed { channel, error };
             return self.runtime.inbox.push(key, input);
         }
-        let input = match self.open_single(key, channel, (local, peer), (reading, media)) {
+        let input = match self.open_single(key, channel, local, peer, reading, media) {
             Ok(local) => Pending::Opened {
                 channel,
                 local,
@@ -159,8 +160,10 @@ impl Worker {
         &mut self,
         key: SessionKey,
         channel: ChannelId,
-        (local_port, addresses): (u16, &[SocketAddr]),
-        how: (ReadTiming, Option<SocketMedia>),
+        local_port: u16,
+        addresses: &[SocketAddr],
+        reading: ReadTiming,
+        media: Option<SocketMedia>,
     ) {
         let slot = self.sessions.get(key);
         if slot.and_then(|slot| slot.channel(channel)).is_none() {
@@ -173,8 +176,8 @@ impl Worker {
                 SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
                 SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
             };
-            let ends = (SocketAddr::new(any, local_port), Some(peer));
-            match self.open_single(key, channel, ends, how) {
+            let local = SocketAddr::new(any, local_port);
+            match self.open_single(key, channel, local, Some(peer), reading, media) {
                 Ok(local) => {
                     let opened = Pending::Opened {
                         channel,
@@ -195,8 +198,10 @@ impl Worker {
         &mut self,
         key: SessionKey,
         channel: ChannelId,
-        (local, peer): (SocketAddr, Option<SocketAddr>),
-        (reading, media): (ReadTiming, Option<SocketMedia>),
+        local: SocketAddr,
+        peer: Option<SocketAddr>,
+        reading: ReadTiming,
+        media: Option<SocketMedia>,
     ) -> io::Result<SocketAddr> {
         let slot = self.sessions.get_mut(key);
         let slot = slot.ok_or(io::ErrorKind::NotConnected)?;
@@ -225,10 +230,16 @@ impl Worker {
             }
         };
         let bound = socket.local_addr()?.port();
-        let (whose, socket, how) = ((key, channel), (socket, peer), (reading, path));
-        let (runtime, tracer) = (&self.runtime, slot.trace.as_ref());
-        let opened = self.datagrams.open(runtime, whose, socket, how, tracer);
-        let (place, local) = match opened {
+        let request = DatagramRequest {
+            session: key,
+            channel,
+            socket,
+            peer,
+            reading,
+            media: path,
+            tracer: slot.trace.as_ref(),
+        };
+        let (place, local) = match self.datagrams.open(&self.runtime, request) {
             Ok(opened) => opened,
             Err(error) => {
                 if path == MediaPath::Ring {
@@ -276,13 +287,14 @@ impl Worker {
             place, to, source, ..
         }) = channel
         {
-            let (whom, runtime) = ((place, to, source), &mut self.runtime);
-            let to = transmit.to.or(to);
-            if to.is_some_and(|to| !self.targets.permits(to.ip())) {
+            let runtime = &mut self.runtime;
+            let whom = transmit.to.or(to);
+            if whom.is_some_and(|to| !self.targets.permits(to.ip())) {
                 let count = bytes.len().div_ceil(transmit.segment_size.max(1)) as u64;
                 return runtime.tester.add(tester::SENDS_FAILED, count);
             }
-            self.datagrams.transmit(whom, transmit, bytes, runtime);
+            self.datagrams
+                .transmit(place, to, source, transmit, bytes, runtime);
         }
     }
 
@@ -308,8 +320,8 @@ impl Worker {
                 peer,
             }) => (media, control, shared, peer),
             Some(Channel::Group(place)) => {
-                let (whose, source) = ((key, channel), peer.media.ip());
-                return self.groups.begin(place, whose, source, &mut self.runtime);
+                let (groups, source) = (&mut self.groups, peer.media.ip());
+                return groups.begin(place, key, channel, source, &mut self.runtime);
             }
             Some(Channel::Datagrams {
                 place,
@@ -336,8 +348,8 @@ impl Worker {
         };
         slot.set_channel(channel, state);
         if shared {
-            let whose = (key, channel);
-            return self.pairs.route((media, control), whose, peer, before);
+            let pairs = &mut self.pairs;
+            return pairs.route(media, control, key, channel, peer, before);
         }
         if let Some(port) = self.pairs.name_peer(media, control, peer)
             && let Some(rings) = &mut self.rings

@@ -28,7 +28,8 @@ impl Worker {
         &mut self,
         key: SessionKey,
         channel: ChannelId,
-        (host, port): (String, u16),
+        host: String,
+        port: u16,
         timeout: Duration,
         wanted: SocketKind,
     ) {
@@ -73,7 +74,7 @@ impl Worker {
                 local_port,
                 reading,
                 media,
-            } => self.open_udp_to(key, channel, (local_port, &addresses), (reading, media)),
+            } => self.open_udp_to(key, channel, local_port, &addresses, reading, media),
         }
     }
 

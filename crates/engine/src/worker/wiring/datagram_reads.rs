@@ -4,17 +4,17 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use kit::metrics as clients;
 use measure::Time;
-use net::batch::ReceiveBatch;
-use session::{Arrival, ChannelId, CloseReason, Datagram, Input, PeerId, Port, Session};
+use net::batch::{ReceiveBatch, ReceivedDatagram};
+use session::{ChannelId, CloseReason, Datagram, Input, PeerId, Port, Session};
 
 use crate::worker::Worker;
-use crate::worker::datagrams::{self, Owner, Routed};
-use crate::worker::groups::{BATCHES_A_TURN, ReadTotals};
+use crate::worker::batched_reads::ReadTotals;
+use crate::worker::datagrams::{Owner, Routed};
 use crate::worker::ids::{ACCEPTED, SessionKey, SocketId};
 use crate::worker::media_counter::counting;
 use crate::worker::pairs::Disposition;
 use crate::worker::pending_inputs::Pending;
-use crate::worker::receive_batches::ReceiveOutcome;
+use crate::worker::receiving::{BatchUse, ReceiveOutcome};
 use crate::worker::sessions::{Channel, Slot};
 
 /// Maximum number of reads of a socket before others are served.
@@ -42,7 +42,7 @@ impl Worker {
                 ..
             } = channel
             {
-                let batch = &mut self.batches.media;
+                let batch = self.batches.of(BatchUse::Media);
                 self.pairs.read_media(media, key, batch, counting!(self));
             }
         }
@@ -51,53 +51,78 @@ impl Worker {
 
     /// Reads the media sockets in batched mode that are due.
     pub(crate) fn read_pairs_in_turn(&mut self, now: Time) {
-        let batch = &mut self.batches.media;
+        let batch = self.batches.of(BatchUse::Media);
         self.pairs.read_due(now, batch, counting!(self));
         self.deliver_pending();
     }
 
     /// Reads all media sockets in batched mode.
     pub(crate) fn read_all_pairs(&mut self) {
-        let batch = &mut self.batches.media;
+        let batch = self.batches.of(BatchUse::Media);
         self.pairs.read_all(batch, counting!(self));
         self.deliver_pending();
     }
 
-    /// Reads one socket of a pair.
-    pub(crate) fn read_pair(&mut self, place: SocketId) {
-        let traced = self.pairs.is_traced(place);
-        let kept = match traced {
-            true => &mut self.batches.traced,
-            false => &mut self.batches.polled,
+    /// Receives one batch from a socket and passes it to `deliver`. Returns `true` if the socket may
+    /// hold more. Does nothing if the batch is in use.
+    #[inline]
+    fn receive(
+        &mut self,
+        id: SocketId,
+        used: BatchUse,
+        deliver: impl FnOnce(&mut Worker, &ReceiveBatch),
+    ) -> bool {
+        let Some(mut batch) = self.batches.of(used).take() else {
+            return false;
         };
-        let Some(mut batch) = kept.take() else {
-            return;
+        let runtime = &mut self.runtime;
+        let received = match id {
+            SocketId::Group(end) => self.groups.receive(end, &mut batch, runtime),
+            SocketId::Single(place) => self.datagrams.receive(place, &mut batch, runtime),
+            id => self.pairs.receive(id, &mut batch, runtime),
         };
-        for turn in 1.. {
-            let more = match self.pairs.receive(place, &mut batch, &mut self.runtime) {
-                ReceiveOutcome::Filled { more } => more,
-                ReceiveOutcome::Nothing => break,
-                ReceiveOutcome::Error if turn < READS_A_TURN => continue,
-                ReceiveOutcome::Error => {
-                    self.runtime.readiness.read_later(place);
-                    break;
-                }
-            };
-            self.count_losses();
-            self.deliver_to_pair(place, &batch);
+        self.count_losses();
+        let more = match received {
+            ReceiveOutcome::Filled { more } => {
+                deliver(self, &batch);
+                more
+            }
+            ReceiveOutcome::Nothing => false,
+            ReceiveOutcome::NobodyThere(key, channel) => {
+                self.close_channel(key, channel);
+                let how = CloseReason::Reset;
+                let closed = Pending::Closed { channel, how };
+                self.runtime.inbox.push(key, closed);
+                false
+            }
+            ReceiveOutcome::Error(_) => true,
+        };
+        *self.batches.of(used) = Some(batch);
+        more
+    }
+
+    /// Calls `read`, which returns `false` if the socket is empty, until then. Other sockets must be
+    /// served too, so datagrams that remain are read in the next iteration.
+    #[inline]
+    fn read_until_empty(&mut self, id: SocketId, mut read: impl FnMut(&mut Worker) -> bool) {
+        for _ in 0..READS_A_TURN {
+            if !read(self) {
+                return;
+            }
             self.deliver_pending();
-            if !more {
-                break;
-            }
-            if turn >= READS_A_TURN {
-                self.runtime.readiness.read_later(place);
-                break;
-            }
         }
-        match traced {
-            true => self.batches.traced = Some(batch),
-            false => self.batches.polled = Some(batch),
-        }
+        self.runtime.readiness.read_later(id);
+    }
+
+    /// Reads one socket of a pair.
+    pub(crate) fn read_pair(&mut self, id: SocketId) {
+        let used = match self.pairs.is_traced(id) {
+            true => BatchUse::Traced,
+            false => BatchUse::Polled,
+        };
+        self.read_until_empty(id, |worker| {
+            worker.receive(id, used, |worker, batch| worker.deliver_to_pair(id, batch))
+        });
     }
 
     fn deliver_to_pair(&mut self, place: SocketId, batch: &ReceiveBatch) {
@@ -180,34 +205,20 @@ impl Worker {
     /// Counts the media of a group's socket, and delivers it to members without a sink. Resulting
     /// media events are queued.
     fn read_group_media(&mut self, end: usize) {
-        let Some(mut batch) = self.batches.media.take() else {
-            return;
-        };
+        let id = SocketId::Group(end);
         let mut brought = ReadTotals::default();
-        for turn in 1.. {
-            let more = match self
-                .groups
-                .receive_batch(end, &mut batch, &mut self.runtime)
-            {
-                ReceiveOutcome::Filled { more } => {
-                    let counting = counting!(self);
-                    self.groups.count_media(end, &batch, &mut brought, counting);
-                    self.count_losses();
-                    self.deliver_to_group(end, &batch);
-                    more
-                }
-                ReceiveOutcome::Nothing => break,
-                ReceiveOutcome::Error => true,
-            };
-            if !more {
-                break;
-            }
-            if turn >= BATCHES_A_TURN {
-                self.runtime.readiness.read_later(SocketId::Group(end));
-                break;
-            }
+        let holds_more = (0..READS_A_TURN).all(|_| {
+            self.receive(id, BatchUse::Media, |worker, batch| {
+                let counting = counting!(worker);
+                worker
+                    .groups
+                    .count_media(end, batch, &mut brought, counting);
+                worker.deliver_to_group(end, batch);
+            })
+        });
+        if holds_more {
+            self.runtime.readiness.read_later(id);
         }
-        self.batches.media = Some(batch);
         self.groups.was_read(end, &brought, &mut self.runtime);
     }
 
@@ -230,49 +241,22 @@ impl Worker {
 
     /// Delivers RTCP of a group.
     fn read_group_control(&mut self, end: usize) {
-        let Some(mut batch) = self.batches.polled.take() else {
-            return;
-        };
-        for turn in 1.. {
-            let more = match self
-                .groups
-                .receive_batch(end, &mut batch, &mut self.runtime)
-            {
-                ReceiveOutcome::Filled { more } => more,
-                ReceiveOutcome::Nothing => break,
-                ReceiveOutcome::Error if turn < BATCHES_A_TURN => continue,
-                ReceiveOutcome::Error => {
-                    self.runtime.readiness.read_later(SocketId::Group(end));
-                    break;
+        let id = SocketId::Group(end);
+        self.read_until_empty(id, |worker| {
+            worker.receive(id, BatchUse::Polled, |worker, batch| {
+                let clock = worker.runtime.clock.same_start();
+                for datagram in batch.datagrams(&clock) {
+                    for (key, channel) in worker.groups.hearers_of_control(end, &datagram) {
+                        worker.datagram_arrived(key, channel, Port::Control, &datagram);
+                    }
                 }
-            };
-            let clock = self.runtime.clock.same_start();
-            for datagram in batch.datagrams(&clock) {
-                for (key, channel) in self.groups.hearers_of_control(end, &datagram) {
-                    self.datagram_arrived(key, channel, Port::Control, &datagram);
-                }
-            }
-            self.deliver_pending();
-            if !more {
-                break;
-            }
-            if turn >= BATCHES_A_TURN {
-                self.runtime.readiness.read_later(SocketId::Group(end));
-                break;
-            }
-        }
-        self.batches.polled = Some(batch);
+            })
+        });
     }
 
     /// Reads a single socket and delivers its datagrams.
     pub(crate) fn read_single(&mut self, place: usize) {
-        for _ in 0..READS_A_TURN {
-            if !self.read_some(place) {
-                return;
-            }
-            self.deliver_pending();
-        }
-        self.runtime.readiness.read_later(SocketId::Single(place));
+        self.read_until_empty(SocketId::Single(place), |worker| worker.read_some(place));
     }
 
     /// Reads all sockets that are read late, so that their datagrams count in the window of their
@@ -290,7 +274,7 @@ impl Worker {
     pub(crate) fn read_datagrams_before(&mut self, key: SessionKey, deadline: Option<Time>) {
         // A batch is being delivered: its datagrams are the session's own, or another session is
         // being served.
-        if self.datagrams.is_delivering() {
+        if self.batches.is_delivering(BatchUse::Single) {
             return;
         }
         let all = deadline.is_some();
@@ -327,39 +311,31 @@ impl Worker {
     /// Delivers the datagrams of one receive call. Returns `true` if there may be more. Resulting
     /// inputs are queued.
     fn read_some(&mut self, place: usize) -> bool {
-        let Some(mut batch) = self.datagrams.take_batch() else {
-            // A batch is being delivered; the socket is read in the next iteration.
-            self.runtime.readiness.read_later(SocketId::Single(place));
+        let id = SocketId::Single(place);
+        if self.batches.is_delivering(BatchUse::Single) {
+            // The socket is read in the next iteration.
+            self.runtime.readiness.read_later(id);
             return false;
-        };
-        let looked = self
-            .datagrams
-            .receive_batch(place, &mut batch, &mut self.runtime);
-        self.count_losses();
-        let more = match looked {
-            datagrams::ReceiveOutcome::Filled { owner, more } => {
-                self.hand_over(place, owner, &batch);
-                more
+        }
+        self.receive(id, BatchUse::Single, |worker, batch| {
+            match worker.datagrams.owner(place) {
+                Some(Owner::Session(key, channel)) => {
+                    worker.deliver_to_session(place, key, channel, batch);
+                }
+                Some(Owner::Endpoint(index)) => worker.deliver_to_endpoint(index, batch),
+                None => {}
             }
-            datagrams::ReceiveOutcome::Nothing => false,
-            datagrams::ReceiveOutcome::NobodyThere(key, channel) => {
-                self.close_channel(key, channel);
-                let how = CloseReason::Reset;
-                let closed = Pending::Closed { channel, how };
-                self.runtime.inbox.push(key, closed);
-                false
-            }
-            datagrams::ReceiveOutcome::Error => true,
-        };
-        self.datagrams.put_batch(batch);
-        more
+        })
     }
 
-    /// Delivers read datagrams to sessions and counts media in sinks. Datagrams of a session's own
-    /// socket are delivered together. Those of an endpoint are delivered one by one, because the
-    /// effect of a datagram, for example the end of a session, may change the destination of the
-    /// next one.
-    fn hand_over(&mut self, place: usize, owner: Owner, batch: &ReceiveBatch) {
+    /// Delivers datagrams of a session's own socket together, and counts its media in the sink.
+    fn deliver_to_session(
+        &mut self,
+        place: usize,
+        key: SessionKey,
+        channel: ChannelId,
+        batch: &ReceiveBatch,
+    ) {
         let clock = self.runtime.clock.same_start();
         let peer = self.datagrams.peer(place);
         let media = self.datagrams.media(place);
@@ -371,70 +347,51 @@ impl Worker {
         let mut together = [nothing; TOGETHER];
         let mut count = 0;
         for came in batch.datagrams(&clock) {
-            if !self
-                .datagrams
-                .take_in(place, &came, peer, &mut self.runtime)
-            {
+            let runtime = &mut self.runtime;
+            if !self.datagrams.take_in(place, &came, peer, runtime) {
                 continue;
             }
-            if let (Owner::Session(key, _), Some(media)) = (owner, media)
+            if let Some(media) = media
                 && media.filter.matches(came.bytes)
             {
-                if let Some(population) = self.sessions.get(key).map(|slot| slot.population) {
-                    let arrival = Arrival {
-                        at: came.at,
-                        bytes: came.bytes,
-                        length: came.length,
-                        overhead: if came.from.is_ipv4() { 28 } else { 48 },
-                    };
-                    counting!(self).packet((key, population), media.sink, &arrival);
+                if let Some(population) = self.sessions.population(key) {
+                    counting!(self).datagram(key, population, media.sink, &came);
                 }
                 continue;
             }
-            let datagram = Datagram {
-                from: came.from,
-                at: came.at,
-                bytes: came.bytes,
-            };
-            match owner {
-                Owner::Session(key, channel) => {
-                    if count == TOGETHER {
-                        self.hear_datagrams((key, channel), &together);
-                        count = 0;
-                    }
-                    together[count] = datagram;
-                    count += 1;
-                }
-                Owner::Endpoint(index) => {
-                    let key =
-                        match self
-                            .datagrams
-                            .route(index, &datagram, came.to, &mut self.runtime)
-                        {
-                            Routed::To(key) => Some(key),
-                            Routed::Begins(peer, session) => {
-                                self.accept_peer(index, (peer, session), datagram.from, came.to)
-                            }
-                            Routed::Nobody => None,
-                        };
-                    if let Some(key) = key {
-                        self.hear_datagrams((key, ACCEPTED), &[datagram]);
-                    }
-                }
+            if count == TOGETHER {
+                self.hear_datagrams(key, channel, &together);
+                count = 0;
             }
+            together[count] = datagram_of(&came);
+            count += 1;
         }
-        if let Owner::Session(key, channel) = owner
-            && count > 0
-        {
-            self.hear_datagrams((key, channel), &together[..count]);
+        if count > 0 {
+            self.hear_datagrams(key, channel, &together[..count]);
         }
     }
 
-    fn hear_datagrams(
-        &mut self,
-        (key, channel): (SessionKey, ChannelId),
-        datagrams: &[Datagram<'_>],
-    ) {
+    /// Delivers datagrams of an endpoint one by one, because the effect of a datagram, for example
+    /// the end of a session, may change the destination of the next one.
+    fn deliver_to_endpoint(&mut self, index: usize, batch: &ReceiveBatch) {
+        let clock = self.runtime.clock.same_start();
+        for came in batch.datagrams(&clock) {
+            let datagram = datagram_of(&came);
+            let runtime = &mut self.runtime;
+            let key = match self.datagrams.route(index, &datagram, came.to, runtime) {
+                Routed::To(key) => Some(key),
+                Routed::Begins(peer, session) => {
+                    self.accept_peer(index, peer, session, datagram.from, came.to)
+                }
+                Routed::Nobody => None,
+            };
+            if let Some(key) = key {
+                self.hear_datagrams(key, ACCEPTED, &[datagram]);
+            }
+        }
+    }
+
+    fn hear_datagrams(&mut self, key: SessionKey, channel: ChannelId, datagrams: &[Datagram<'_>]) {
         let slot = self.sessions.get(key);
         if slot.and_then(|slot| slot.channel(channel)).is_some() {
             self.datagrams_arrived(key, channel, datagrams);
@@ -444,7 +401,8 @@ impl Worker {
     fn accept_peer(
         &mut self,
         index: usize,
-        (peer, session): (PeerId, Box<dyn Session>),
+        peer: PeerId,
+        session: Box<dyn Session>,
         from: SocketAddr,
         sent_to: Option<IpAddr>,
     ) -> Option<SessionKey> {
@@ -472,5 +430,13 @@ impl Worker {
         };
         self.deliver(key, opened);
         Some(key)
+    }
+}
+
+fn datagram_of<'a>(datagram: &ReceivedDatagram<'a>) -> Datagram<'a> {
+    Datagram {
+        from: datagram.from,
+        at: datagram.at,
+        bytes: datagram.bytes,
     }
 }

@@ -105,19 +105,14 @@ impl Worker {
     }
 
     fn open(&mut self, key: SessionKey, channel: ChannelId, open: Open) {
+        let wanted = SocketKind::Connection;
         let opened = match open {
             Open::Tcp {
                 host,
                 port,
                 timeout,
             } => {
-                return self.open_by_name(
-                    key,
-                    channel,
-                    (host, port),
-                    timeout,
-                    SocketKind::Connection,
-                );
+                return self.open_by_name(key, channel, host, port, timeout, wanted);
             }
             Open::Tls {
                 host,
@@ -132,13 +127,7 @@ impl Worker {
                 if let Some(slot) = self.slot(key) {
                     slot.tls_names.push((channel, name));
                 }
-                return self.open_by_name(
-                    key,
-                    channel,
-                    (host, port),
-                    timeout,
-                    SocketKind::Connection,
-                );
+                return self.open_by_name(key, channel, host, port, timeout, wanted);
             }
             Open::Unix { path } => return self.connect_unix(key, channel, &path),
             Open::UdpPair {
@@ -156,7 +145,7 @@ impl Worker {
                 peer,
                 reading,
                 media,
-            } => return self.open_udp(key, channel, (local, peer), (reading, media)),
+            } => return self.open_udp(key, channel, local, peer, reading, media),
             Open::UdpToHost {
                 host,
                 port,
@@ -170,7 +159,7 @@ impl Worker {
                     reading,
                     media,
                 };
-                return self.open_by_name(key, channel, (host, port), timeout, wanted);
+                return self.open_by_name(key, channel, host, port, timeout, wanted);
             }
             Open::MulticastSender {
                 local,
@@ -226,8 +215,11 @@ impl Worker {
                 self.runtime.tester.add(tester::SENDS_FAILED, failed);
             }
             Channel::Group(place) => {
-                let failed = u64::from(!self.groups.send(place, key, port, bytes));
-                self.runtime.tester.add(tester::SENDS_FAILED, failed);
+                let clock = &self.runtime.clock;
+                let sent = self.groups.send(place, key, port, bytes, clock);
+                self.runtime
+                    .tester
+                    .add(tester::SENDS_FAILED, u64::from(!sent));
             }
             // Single sockets send by `Output::Transmit`.
             Channel::Datagrams { .. } => {}
@@ -242,8 +234,9 @@ impl Worker {
         if let Some(slot) = self.sessions.get(key)
             && let Some(Channel::Stream(place)) = slot.channel(channel)
         {
-            let (whose, over) = ((key, slot.population), (channel, place));
-            self.exchanges.begin(around!(self), whose, over, exchange);
+            let (population, worker) = (slot.population, around!(self));
+            self.exchanges
+                .begin(worker, key, population, channel, place, exchange);
             self.deliver_ended_exchanges();
         }
     }
@@ -362,14 +355,14 @@ impl Worker {
                     true => SocketId::Shared(media),
                     false => SocketId::Pair(media),
                 };
-                self.lend_to_pacer(whose, place, (peer.media, None))
+                self.lend_to_pacer(whose, place, peer.media, None)
             }
             Some(Channel::Datagrams {
                 place,
                 to: Some(to),
                 source,
                 ..
-            }) => self.lend_to_pacer(whose, SocketId::Single(place), (to, source)),
+            }) => self.lend_to_pacer(whose, SocketId::Single(place), to, source),
             Some(Channel::Stream(socket)) => {
                 let flows = &mut self.flows;
                 if flows.access(flow, |flow| flow.is_byte_stream())
@@ -406,7 +399,8 @@ impl Worker {
         &mut self,
         whose: FlowOwner,
         place: SocketId,
-        (to, source): (SocketAddr, Option<IpAddr>),
+        to: SocketAddr,
+        source: Option<IpAddr>,
     ) -> io::Result<Option<FlowSender>> {
         self.trace_misses(whose.session, "media datagrams that it sends");
         let socket = self.sending.socket(place, || match place {
@@ -416,16 +410,16 @@ impl Worker {
                 Ok((socket, matches!(place, SocketId::Shared(_))))
             }
         })?;
-        let waker = &self.links.mailbox.waker;
-        let worker = (self.links.index, waker, &self.runtime.clock);
         let connected =
             matches!(place, SocketId::Single(place) if self.datagrams.peer(place) == Some(to));
         let to = match connected {
             true => Address::from(to).connected(),
             false => Address::from(to).with_source(source),
         };
+        let (index, clock) = (self.links.index, &self.runtime.clock);
         self.sending
-            .lend(&mut self.flows, whose, (socket, to), worker)
+            .start_pacer(index, clock, &self.links.mailbox.waker)?;
+        Ok(self.sending.lend(&mut self.flows, whose, socket, to))
     }
 
     /// Reschedules the session's flows, whose next packet may have become due earlier.

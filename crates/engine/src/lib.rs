@@ -20,6 +20,7 @@ mod worker;
 pub use control::Control;
 pub use error::EngineError;
 pub use measure::Pacing;
+pub use messages::RunnerCommand;
 pub use modes::receive::{ReceiveOptions, ReceiveProgress, draw_secret, receive};
 pub use modes::send::{SendFinished, SendOptions, SendProgress, looped_stream, send};
 pub use modes::serve::{ServeOptions, ServeProgress, serve};
@@ -38,8 +39,7 @@ pub use run::subjects::catalogue_of;
 pub use run::{run, run_levels, run_levels_on, run_on};
 pub use runner::clients::read_source;
 pub use runner::{
-    Runner, RunnerCommand, RunnerFigures, RunnerInfo, RunnerOrder, RunnerPlan, RunnerRecord,
-    RunnerReport,
+    Runner, RunnerFigures, RunnerInfo, RunnerOrder, RunnerPlan, RunnerRecord, RunnerReport,
 };
 pub use trace::Trace;
 pub use window_merger::{MergedWindow, TesterPart, WindowMerger};

@@ -11,9 +11,10 @@ use session::StreamRow;
 use crate::network::resolver::ResolverAnswer;
 use crate::window_merger::MergedWindow;
 
-/// Command to a worker.
-#[derive(Debug)]
-pub(crate) enum Command {
+/// Command of the coordinator to every runner of a run, and of a runner to its workers. Times are
+/// those of the run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunnerCommand {
     /// Start no more clients and shut down all sessions before `until`.
     Stop { until: Time },
     /// End at once, without shutdown.
@@ -22,17 +23,23 @@ pub(crate) enum Command {
     Hold { from: Time },
     /// Resume the load plan at `at`.
     Resume { at: Time },
-    /// Change the number of clients of a population to `clients` from `begin` on.
+    /// Change the number of clients of a population to `clients` from `begin` on, over all runners.
     Extend {
         population: usize,
         begin: Time,
         over: Duration,
         clients: u64,
     },
+    /// Topic message of a client of another runner.
+    TopicMessage { topic: Arc<str>, message: Arc<str> },
+}
+
+/// Command to a worker.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Runner(RunnerCommand),
     /// Result of a name lookup.
     Resolved(ResolverAnswer),
-    /// Topic message of a session on another worker.
-    TopicMessage { topic: Arc<str>, message: Arc<str> },
 }
 
 /// Report of a worker.

@@ -18,7 +18,7 @@ use runfile::EventRow;
 use scenario::{Scenario, Secrets};
 
 use crate::error::EngineError;
-use crate::messages::{Command, WorkerReport};
+use crate::messages::{RunnerCommand, WorkerReport};
 use crate::options::Options;
 use crate::process::Process;
 use crate::runner::client_row::client_row;
@@ -27,7 +27,7 @@ use crate::window_merger::{MergedWindow, TesterPart, WindowMerger};
 use crate::worker::pool::WorkerPool;
 use crate::worker::receive_path::ReceivePath;
 
-pub use messages::{RunnerCommand, RunnerFigures, RunnerInfo, RunnerReport};
+pub use messages::{RunnerFigures, RunnerInfo, RunnerReport};
 pub use plan::{RunnerOrder, RunnerPlan};
 pub use record::RunnerRecord;
 
@@ -153,26 +153,7 @@ impl Runner {
 
     /// Passes a command to all workers.
     pub fn send(&self, command: &RunnerCommand) {
-        self.pool.broadcast(|| match command.clone() {
-            RunnerCommand::Stop { until } => Command::Stop { until },
-            RunnerCommand::Kill => Command::Kill,
-            RunnerCommand::Hold { from } => Command::Hold { from },
-            RunnerCommand::Resume { at } => Command::Resume { at },
-            RunnerCommand::Extend {
-                population,
-                begin,
-                over,
-                clients,
-            } => Command::Extend {
-                population,
-                begin,
-                over,
-                clients,
-            },
-            RunnerCommand::TopicMessage { topic, message } => {
-                Command::TopicMessage { topic, message }
-            }
-        });
+        self.pool.broadcast(command);
     }
 
     /// Waits for the next report, at most for `within`.

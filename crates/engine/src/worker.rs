@@ -56,7 +56,7 @@ use measure::{Time, tester};
 use net::Clock;
 use session::{Context, Flows, Input, MediaEvent, Output, Sinks};
 
-use crate::messages::{Command, WorkerReport};
+use crate::messages::{Command, RunnerCommand, WorkerReport};
 use crate::network::target_filter::TargetFilter;
 use crate::window_merger::{MergedWindow, TesterPart};
 pub(crate) use config::{Accept, Config, ListenerPlan, RingPlan};
@@ -401,18 +401,24 @@ impl Worker {
 
     fn handle_command(&mut self, command: Command) {
         match command {
-            Command::Stop { until } => self.stop_all(until),
-            Command::Kill => self.phase = Phase::Killed,
-            Command::Hold { from } => self.populations.hold(from),
-            Command::Resume { at } => self.populations.go_on(at),
-            Command::Extend {
+            Command::Resolved(answer) => self.resolved(answer),
+            Command::Runner(command) => self.handle_runner_command(command),
+        }
+    }
+
+    fn handle_runner_command(&mut self, command: RunnerCommand) {
+        match command {
+            RunnerCommand::Stop { until } => self.stop_all(until),
+            RunnerCommand::Kill => self.phase = Phase::Killed,
+            RunnerCommand::Hold { from } => self.populations.hold(from),
+            RunnerCommand::Resume { at } => self.populations.go_on(at),
+            RunnerCommand::Extend {
                 population,
                 begin,
                 over,
                 clients,
             } => self.populations.extend(population, begin, over, clients),
-            Command::Resolved(answer) => self.resolved(answer),
-            Command::TopicMessage { topic, message } => {
+            RunnerCommand::TopicMessage { topic, message } => {
                 self.publish_to_subscribers(&topic, &message)
             }
         }

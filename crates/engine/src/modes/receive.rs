@@ -23,7 +23,7 @@ use scenario::{Receive, Tester};
 
 use crate::control::Control;
 use crate::error::EngineError;
-use crate::messages::{Command, WorkerReport};
+use crate::messages::{RunnerCommand, WorkerReport};
 use crate::modes::serve::listen;
 use crate::process::Process;
 use crate::window_merger::{MergedWindow, WindowMerger};
@@ -325,7 +325,7 @@ impl Reception {
             if stop && !stopping {
                 stopping = true;
                 let until = clock.now() + STOP_WITHIN;
-                self.pool.broadcast(|| Command::Stop { until });
+                self.pool.broadcast(&RunnerCommand::Stop { until });
             }
         }
         while let Some(window) = self.assembly.take() {

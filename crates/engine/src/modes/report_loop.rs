@@ -9,7 +9,7 @@ use net::Clock;
 
 use crate::control::Control;
 use crate::error::EngineError;
-use crate::messages::{Command, WorkerReport};
+use crate::messages::{RunnerCommand, WorkerReport};
 use crate::window_merger::{MergedWindow, WindowMerger};
 use crate::worker::pool::WorkerPool;
 
@@ -66,11 +66,11 @@ pub(crate) fn handle_reports(
         if control.is_stopped() && !stopping {
             stopping = true;
             let until = clock.now() + stop_timeout;
-            pool.broadcast(|| Command::Stop { until });
+            pool.broadcast(&RunnerCommand::Stop { until });
         }
         if control.is_killed() && !killed {
             killed = true;
-            pool.broadcast(|| Command::Kill);
+            pool.broadcast(&RunnerCommand::Kill);
         }
     }
     Ok(())

@@ -10,8 +10,9 @@ use sut::Sut;
 
 use crate::error::EngineError;
 use crate::machine::since_1970;
+use crate::messages::RunnerCommand;
 use crate::options::Options;
-use crate::runner::{Runner, RunnerCommand, RunnerInfo, RunnerPlan, RunnerReport};
+use crate::runner::{Runner, RunnerInfo, RunnerPlan, RunnerReport};
 use crate::trace::Trace;
 
 /// The runners of a run: one in this process, or several on other machines.

@@ -15,7 +15,7 @@ use session::Outcome;
 
 use crate::control::Control;
 use crate::error::EngineError;
-use crate::messages::{ClientState, Command, WorkerReport};
+use crate::messages::{ClientState, RunnerCommand, WorkerReport};
 use crate::runner::clients::{surroundings, tls};
 use crate::trace::Traced;
 use crate::worker::pool::{WorkerPlan, WorkerPool};
@@ -217,7 +217,7 @@ fn collect_answers(answers: &mut Answers, pool: &WorkerPool, deadline: Instant, 
         if now >= deadline && !stopping {
             stopping = true;
             let until = begun.now() + STOP_WITHIN;
-            pool.broadcast(|| Command::Stop { until });
+            pool.broadcast(&RunnerCommand::Stop { until });
         }
     }
 }

@@ -1,34 +1,11 @@
 //! Messages between the coordinator of a run and its runners.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use measure::{Time, Window};
+use measure::Window;
 use runfile::{ClientRow, EventRow};
 
 use crate::window_merger::{MergedWindow, TesterPart};
-
-/// Command of the coordinator to every runner of a run. Times are those of the run.
-#[derive(Clone, Debug, PartialEq)]
-pub enum RunnerCommand {
-    /// Start no more clients and shut down all sessions before `until`.
-    Stop { until: Time },
-    /// End at once, without shutdown.
-    Kill,
-    /// Hold the load plan from `from` on.
-    Hold { from: Time },
-    /// Resume the load plan at `at`.
-    Resume { at: Time },
-    /// Change the number of clients of a population to `clients` from `begin` on, over all runners.
-    Extend {
-        population: usize,
-        begin: Time,
-        over: Duration,
-        clients: u64,
-    },
-    /// Topic message of a client of another runner.
-    TopicMessage { topic: Arc<str>, message: Arc<str> },
-}
 
 /// Report of a runner.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@ use crossbeam_channel::{Receiver, Sender};
 use net::Waker;
 
 use super::ids::RunnerPlace;
-use crate::messages::{Command, WorkerReport};
+use crate::messages::{Command, RunnerCommand, WorkerReport};
 
 /// Maximum number of queued commands at which topic messages of other workers are still accepted.
 const QUEUED_MESSAGES_MAX: usize = 1 << 16;
@@ -43,10 +43,10 @@ impl Mailbox {
         if self.commands.len() >= QUEUED_MESSAGES_MAX {
             return false;
         }
-        self.send(Command::TopicMessage {
+        self.send(Command::Runner(RunnerCommand::TopicMessage {
             topic: topic.clone(),
             message: message.clone(),
-        });
+        }));
         true
     }
 }

@@ -9,7 +9,7 @@ use net::descriptors::spawn_with_own_table;
 use net::{Clock, PortRange};
 
 use crate::error::EngineError;
-use crate::messages::{Command, WorkerReport};
+use crate::messages::{Command, RunnerCommand, WorkerReport};
 use crate::network::resolver::Resolver;
 use crate::network::target_filter::TargetFilter;
 use crate::worker::remote::RemoteWorker;
@@ -176,9 +176,9 @@ impl WorkerPool {
     }
 
     /// Sends a command to all local workers.
-    pub(crate) fn broadcast(&self, command: impl Fn() -> Command) {
+    pub(crate) fn broadcast(&self, command: &RunnerCommand) {
         for mailbox in &self.mailboxes {
-            mailbox.send(command());
+            mailbox.send(Command::Runner(command.clone()));
         }
     }
 
@@ -194,7 +194,7 @@ impl Drop for WorkerPool {
     fn drop(&mut self) {
         self.gates.clear();
         self.remote_workers.clear();
-        self.broadcast(|| Command::Kill);
+        self.broadcast(&RunnerCommand::Kill);
         // Drains the report queue, so that no worker blocks on it.
         while self.threads.iter().any(|thread| !thread.is_finished()) {
             let _ = self.reports.recv_timeout(Duration::from_millis(1));

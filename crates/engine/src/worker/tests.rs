@@ -33,7 +33,7 @@ use super::{
     Accept, ClientPlan, EndpointPlan, ListenerPlan, MakeClient, RunnerPlace, WINDOW,
     WorkerPopulation,
 };
-use crate::messages::{ClientState, Command, WorkerReport};
+use crate::messages::{ClientState, RunnerCommand, WorkerReport};
 use crate::network::target_filter::TargetFilter;
 use crate::worker::pool::{WorkerPlan, WorkerPool};
 
@@ -667,7 +667,7 @@ fn session_that_never_ends_is_stopped_twice_and_then_cut() {
         |crew, clock, _| {
             if !std::mem::replace(&mut stopped, true) {
                 let until = clock.now() + Duration::from_millis(100);
-                crew.broadcast(|| Command::Stop { until });
+                crew.broadcast(&RunnerCommand::Stop { until });
             }
         },
     );
@@ -692,7 +692,7 @@ fn deadline_in_the_past_does_not_starve_the_loop() {
         |crew, clock, seen| {
             if !seen.windows.is_empty() {
                 let until = clock.now() + PATIENCE;
-                crew.broadcast(|| Command::Stop { until });
+                crew.broadcast(&RunnerCommand::Stop { until });
             }
         },
     );
@@ -729,7 +729,7 @@ fn loop_keeps_running_while_many_sessions_are_stopped() {
         let all = *begun.lock().expect("nobody panics with it") == 200;
         if all && !std::mem::replace(&mut stopped, true) {
             let until = clock.now() + PATIENCE;
-            crew.broadcast(|| Command::Stop { until });
+            crew.broadcast(&RunnerCommand::Stop { until });
         }
     };
     let seen = run_on(1, &["toy"; 200], |ports| ports, client, stop);
@@ -757,7 +757,7 @@ fn killed_run_still_counts_every_client() {
         |crew, _, seen| {
             // A whole window first, so that the window that is cut short is the second.
             if !seen.windows.is_empty() && !std::mem::replace(&mut killed, true) {
-                crew.broadcast(|| Command::Kill);
+                crew.broadcast(&RunnerCommand::Kill);
             }
         },
     );
@@ -781,7 +781,7 @@ fn long_running_clients_are_reported_before_they_end() {
         client,
         |crew, _, seen| {
             if !seen.clients.is_empty() && !std::mem::replace(&mut killed, true) {
-                crew.broadcast(|| Command::Kill);
+                crew.broadcast(&RunnerCommand::Kill);
             }
         },
     );

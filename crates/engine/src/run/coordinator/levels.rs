@@ -6,12 +6,12 @@ use super::Coordinator;
 use super::live::ClientsSoFar;
 use super::runners::RunnerJudges;
 use crate::error::EngineError;
+use crate::messages::RunnerCommand;
 use crate::progress::Progress;
 use crate::run::coverage::Coverage;
 use crate::run::levels::{Change, Level, RunningLevels};
 use crate::run::ownership;
 use crate::run::sources::Sources;
-use crate::runner::RunnerCommand;
 
 impl<'a> Coordinator<'a> {
     /// Begins with the first of these levels.

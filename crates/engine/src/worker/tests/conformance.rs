@@ -138,7 +138,7 @@ fn carry_all(ring: impl Fn(PortRange) -> (PortRange, Option<RingSettings>)) {
             let over = !seen.outcomes().is_empty() && case.is_server_done(&theirs);
             if over && !std::mem::replace(&mut stopped, true) {
                 let until = clock.now() + Duration::from_secs(1);
-                crew.broadcast(|| Command::Stop { until });
+                crew.broadcast(&RunnerCommand::Stop { until });
             }
         });
         case.check(&ours, &theirs);

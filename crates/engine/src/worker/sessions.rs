@@ -258,6 +258,11 @@ impl Sessions {
         slot.filter(|slot| slot.serial == key.serial)
     }
 
+    /// State of a session's channel; `None` if it is closed.
+    pub(super) fn channel(&self, key: SessionKey, channel: ChannelId) -> Option<Channel> {
+        self.get(key)?.channel(channel)
+    }
+
     pub(super) fn population(&self, key: SessionKey) -> Option<usize> {
         self.get(key).map(|slot| slot.population)
     }

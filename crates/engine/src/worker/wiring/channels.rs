@@ -126,6 +126,7 @@ impl Worker {
         Ok(address)
     }
 
+    /// Opens a single socket, connected to `peer` if given. Returns the local address.
     pub(crate) fn open_udp(
         &mut self,
         key: SessionKey,
@@ -134,25 +135,12 @@ impl Worker {
         peer: Option<SocketAddr>,
         reading: ReadTiming,
         media: Option<SocketMedia>,
-    ) {
+    ) -> Result<SocketAddr, ChannelError> {
         if peer.is_some_and(|peer| !self.targets.permits(peer.ip())) {
-            let error = ChannelError::NotPermitted;
-            let input = Pending::OpenFailed { channel, error };
-            return self.runtime.inbox.push(key, input);
+            return Err(ChannelError::NotPermitted);
         }
-        let input = match self.open_single(key, channel, local, peer, reading, media) {
-            Ok(local) => Pending::Opened {
-                channel,
-                local,
-                remote: peer,
-            },
-            Err(error) => {
-                let error = channel_error(&error);
-                self.count_refused(error);
-                Pending::OpenFailed { channel, error }
-            }
-        };
-        self.runtime.inbox.push(key, input);
+        self.open_single(key, channel, local, peer, reading, media)
+            .map_err(|error| channel_error(&error))
     }
 
     /// Opens a single socket with a local port, connected to the first reachable address.
@@ -165,8 +153,7 @@ impl Worker {
         reading: ReadTiming,
         media: Option<SocketMedia>,
     ) {
-        let slot = self.sessions.get(key);
-        if slot.and_then(|slot| slot.channel(channel)).is_none() {
+        if self.sessions.channel(key, channel).is_none() {
             return;
         }
         let mut failed = ChannelError::NameNotFound;
@@ -281,8 +268,7 @@ impl Worker {
 
     /// Sends datagrams of a session from a single UDP socket.
     pub(crate) fn transmit(&mut self, key: SessionKey, transmit: &Transmit, bytes: &[u8]) {
-        let slot = self.sessions.get(key);
-        let channel = slot.and_then(|slot| slot.channel(transmit.channel));
+        let channel = self.sessions.channel(key, transmit.channel);
         if let Some(Channel::Datagrams {
             place, to, source, ..
         }) = channel

@@ -86,8 +86,7 @@ impl Worker {
         channel: ChannelId,
         mut addresses: Vec<SocketAddr>,
     ) {
-        let slot = self.sessions.get(key);
-        if slot.and_then(|slot| slot.channel(channel)).is_none() {
+        if self.sessions.channel(key, channel).is_none() {
             return;
         }
         let mut layer = match self.layer_of(key, channel) {
@@ -185,8 +184,7 @@ impl Worker {
     }
 
     pub(crate) fn give_up_connecting(&mut self, key: SessionKey, channel: ChannelId) {
-        let slot = self.sessions.get(key);
-        let error = match slot.and_then(|slot| slot.channel(channel)) {
+        let error = match self.sessions.channel(key, channel) {
             Some(Channel::Resolving) => Some(ChannelError::TimedOut),
             Some(Channel::Stream(index)) => self.connections.give_up_connecting(index),
             _ => None,

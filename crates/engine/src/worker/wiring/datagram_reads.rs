@@ -392,8 +392,7 @@ impl Worker {
     }
 
     fn hear_datagrams(&mut self, key: SessionKey, channel: ChannelId, datagrams: &[Datagram<'_>]) {
-        let slot = self.sessions.get(key);
-        if slot.and_then(|slot| slot.channel(channel)).is_some() {
+        if self.sessions.channel(key, channel).is_some() {
             self.datagrams_arrived(key, channel, datagrams);
         }
     }

@@ -41,8 +41,7 @@ impl Worker {
                 channel,
                 delay: acks,
             } => {
-                if let Some(Channel::Stream(place)) =
-                    self.slot(key).and_then(|slot| slot.channel(channel))
+                if let Some(Channel::Stream(place)) = self.sessions.channel(key, channel)
                     && let Some(stream) = self.connections.get_mut(place)
                 {
                     stream.acknowledge(acks);
@@ -71,7 +70,7 @@ impl Worker {
                 let Some(Client {
                     first_media: first @ None,
                     ..
-                }) = self.slot(key).and_then(|slot| slot.client.as_mut())
+                }) = self.client(key)
                 else {
                     return;
                 };
@@ -81,17 +80,17 @@ impl Worker {
                 }
             }
             Output::Viewed(service) => {
-                if let Some(client) = self.slot(key).and_then(|slot| slot.client.as_mut()) {
+                if let Some(client) = self.client(key) {
                     client.service = Some(service);
                 }
             }
             Output::Streams(streams) => {
-                if let Some(client) = self.slot(key).and_then(|slot| slot.client.as_mut()) {
+                if let Some(client) = self.client(key) {
                     client.streams = streams;
                 }
             }
             Output::Described(description) => {
-                if let Some(client) = self.slot(key).and_then(|slot| slot.client.as_mut()) {
+                if let Some(client) = self.client(key) {
                     client.described = Some(description);
                 }
             }
@@ -104,8 +103,13 @@ impl Worker {
         }
     }
 
+    fn client(&mut self, key: SessionKey) -> Option<&mut Client> {
+        self.slot(key)?.client.as_mut()
+    }
+
     fn open(&mut self, key: SessionKey, channel: ChannelId, open: Open) {
         let wanted = SocketKind::Connection;
+        let mut remote = None;
         let opened = match open {
             Open::Tcp {
                 host,
@@ -145,7 +149,10 @@ impl Worker {
                 peer,
                 reading,
                 media,
-            } => return self.open_udp(key, channel, local, peer, reading, media),
+            } => {
+                remote = peer;
+                self.open_udp(key, channel, local, peer, reading, media)
+            }
             Open::UdpToHost {
                 host,
                 port,
@@ -175,7 +182,7 @@ impl Worker {
             Ok(local) => Pending::Opened {
                 channel,
                 local,
-                remote: None,
+                remote,
             },
             Err(error) => Pending::OpenFailed { channel, error },
         };
@@ -183,7 +190,7 @@ impl Worker {
     }
 
     fn send(&mut self, key: SessionKey, channel: ChannelId, port: Port, bytes: &[u8]) {
-        let Some(state) = self.slot(key).and_then(|slot| slot.channel(channel)) else {
+        let Some(state) = self.sessions.channel(key, channel) else {
             return;
         };
         match state {
@@ -243,8 +250,7 @@ impl Worker {
 
     /// Plans no more messages on a handed-over connection.
     fn finish_exchange(&mut self, key: SessionKey, channel: ChannelId) {
-        let slot = self.sessions.get(key);
-        if let Some(Channel::Stream(place)) = slot.and_then(|slot| slot.channel(channel)) {
+        if let Some(Channel::Stream(place)) = self.sessions.channel(key, channel) {
             self.exchanges.finish_early(around!(self), place);
             self.deliver_ended_exchanges();
         }
@@ -460,12 +466,11 @@ impl Worker {
             self.end_flow(key, flow, FlowSender::Pacer(lease));
         }
         for (key, channel) in refused {
-            let slot = self.sessions.get(key);
             if let Some(Channel::Datagrams {
                 place,
                 accepted: None,
                 ..
-            }) = slot.and_then(|slot| slot.channel(channel))
+            }) = self.sessions.channel(key, channel)
             {
                 self.datagrams.refused(place, &mut self.runtime);
             }

@@ -1,6 +1,7 @@
 //! The coordinator of a run: collects the reports of runners, stores and judges windows, and ends
 //! the run.
 
+pub(crate) mod figures;
 mod levels;
 pub(crate) mod live;
 pub(crate) mod runners;
@@ -12,9 +13,7 @@ use std::time::Duration;
 use load::{Holds, HoldsSpec};
 use measure::health::LATE_START;
 use measure::tester::{RunnerState, WorkerFigures};
-use measure::threshold::Judge;
-use measure::totals::measured_seconds;
-use measure::{ClockError, Health, Recorder, Time, Totals, Verdict, VerdictInput, Window};
+use measure::{ClockError, Recorder, Time, Totals, Verdict, VerdictInput, Window};
 use measure::{server, tester};
 use net::Clock;
 use runfile::{EventRow, WindowRow, fact};
@@ -23,20 +22,18 @@ use sut::{CpuSource, Sut};
 
 use crate::control::Control;
 use crate::error::EngineError;
-use crate::link::placed::Links;
 use crate::messages::RunnerCommand;
-use crate::modes::browsers::Browsers;
 use crate::progress::{self, Finished, Phase, Progress};
-use crate::run::coverage::Coverage;
 use crate::run::crew::Crew;
+use crate::run::environment::Environment;
 use crate::run::levels::RunningLevels;
 use crate::run::ownership;
 use crate::run::recording::Recording;
-use crate::run::server_release::{self, PeakHoldings, ReleaseObserver};
+use crate::run::server_release::{self, ReleaseObserver};
 use crate::run::sources::Sources;
 use crate::runner::{POLL_INTERVAL, RunnerFigures, RunnerReport};
 use crate::window_merger::{MergedWindow, WindowMerger, merge_testers};
-use live::ClientsSoFar;
+use figures::Figures;
 use runners::{RUNNERS_EVERY, RunnerJudges};
 
 /// Timeout for reading the server's own counters at the end of a run.
@@ -56,10 +53,7 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) clock: Clock,
     pub(crate) crew: &'a mut dyn Crew,
     pub(crate) assembly: WindowMerger<RunnerFigures>,
-    pub(crate) warm_up_windows: u64,
-    pub(crate) totals: BTreeMap<String, Totals>,
-    /// Clients of each population, warm-up included.
-    pub(crate) clients: Vec<ClientsSoFar>,
+    pub(crate) figures: Figures,
     /// Tester metrics of each worker of each runner, without the warm-up.
     pub(crate) workers: BTreeMap<(u32, u32), Totals>,
     /// Runners on other machines.
@@ -72,17 +66,8 @@ pub(crate) struct Coordinator<'a> {
     /// Names of the tester's counters that are unavailable.
     pub(crate) unknown: Vec<String>,
     pub(crate) overflow: i64,
-    pub(crate) judge: Judge,
-    pub(crate) health: Health,
     pub(crate) server: Recorder,
-    pub(crate) sources: Option<Sources>,
-    pub(crate) links: Links,
-    pub(crate) browsers: Browsers,
-    pub(crate) sut: Option<Sut>,
-    /// Resources that the server holds; `Some` if `linger` is set.
-    pub(crate) holding: Option<PeakHoldings>,
-    /// Number of windows so far.
-    pub(crate) windows: u64,
+    pub(crate) environment: Environment,
     /// Figures of the server from before this coordinator.
     pub(crate) earlier: Option<&'a BTreeMap<u64, Window>>,
     pub(crate) server_is_gone: bool,
@@ -90,8 +75,8 @@ pub(crate) struct Coordinator<'a> {
     /// Secrets that are masked in all texts written to the run file.
     pub(crate) secrets: Secrets,
     pub(crate) path: PathBuf,
-    /// Reasons known so far why the measurement is invalid.
-    pub(crate) invalid_reasons: Vec<String>,
+    /// Reasons for the verdict known so far.
+    pub(crate) grounds: VerdictInput,
     pub(crate) phase: Phase,
     /// Shutdown deadline of the sessions; `None` until they are told to stop.
     pub(crate) stop_deadline: Option<Time>,
@@ -100,14 +85,8 @@ pub(crate) struct Coordinator<'a> {
     /// Times in which the user held the plan. The planned end of the run moves by the same
     /// duration.
     pub(crate) holds: Holds,
-    /// Reasons for failure other than thresholds at the end of the run: the server ended, or a
-    /// threshold with `abort` ended the run.
-    pub(crate) failure_reasons: Vec<String>,
     /// True if a threshold with `abort` was violated.
     pub(crate) aborted: bool,
-    /// Whether each population was measured long enough.
-    pub(crate) coverage: Coverage,
-    pub(crate) stopped_by_user: bool,
     /// Levels of a continuing run.
     pub(crate) levels: Option<RunningLevels<'a>>,
     /// Error of beginning a level.
@@ -165,14 +144,15 @@ impl Coordinator<'_> {
             .server
             .as_ref()
             .and_then(|server| server.linger);
-        let (Some(time), Some(holding), Some(sut)) = (time, self.holding.take(), &self.sut) else {
+        let Environment { holding, sut, .. } = &mut self.environment;
+        let (Some(time), Some(holding), Some(sut)) = (time, holding.take(), sut) else {
             return;
         };
         let left = self.clock.now();
         let until = left + time;
         let mut lingering = ReleaseObserver::new(holding, left);
         // A user who stopped the run does not wait, and a stop request during the wait ends it.
-        let mut goes_on = !self.stopped_by_user;
+        let mut goes_on = !self.grounds.stopped_by_user;
         let mut told = false;
         while goes_on && !self.server_is_gone {
             let now = self.clock.now();
@@ -191,17 +171,17 @@ impl Coordinator<'_> {
             goes_on = !self.control.is_stopped();
         }
         let now = self.clock.now();
-        if sut.has_exited().is_some() || self.stopped_by_user {
+        if sut.has_exited().is_some() || self.grounds.stopped_by_user {
             return;
         }
         let given_back = lingering.finish(now, &sut.held_resources());
         let window = server_release::window(&given_back);
         self.run_file.note(fact::GIVEN_BACK.of(&given_back));
-        if let Some(totals) = self.totals.get_mut("server") {
+        if let Some(totals) = self.figures.totals.get_mut("server") {
             totals.add(&window, 0.0);
         }
         self.run_file.window(WindowRow {
-            index: self.windows,
+            index: self.figures.windows,
             start: left,
             seconds: 0.0,
             subjects: BTreeMap::from([("server".to_owned(), window)]),
@@ -230,7 +210,7 @@ impl Coordinator<'_> {
             }
             // The runners exchange these themselves.
             RunnerReport::TopicMessage { .. } => {}
-            RunnerReport::Fault(reason) => self.invalid_reasons.push(reason),
+            RunnerReport::Fault(reason) => self.grounds.invalid.push(reason),
             RunnerReport::Lost(reason) => self.lose_runner(runner, reason),
             RunnerReport::Ended => self.assembly.member_ended(runner),
         }
@@ -321,7 +301,7 @@ impl Coordinator<'_> {
         if self.stop_deadline.is_some() || !(over || user || cut_short) {
             return;
         }
-        self.stopped_by_user = user && !over;
+        self.grounds.stopped_by_user = user && !over;
         // A hold ends with the run and must not carry over to the next run of a series.
         self.resume_plan(now);
         self.control.resume();
@@ -329,20 +309,18 @@ impl Coordinator<'_> {
         // Written at once, so that a run that is killed during shutdown can be reported.
         let stopped_at = self.stopped_at.as_secs_f64();
         self.run_file.note(fact::STOPPED_AT.of(&stopped_at));
-        if let (Some(holding), Some(sut)) = (&mut self.holding, &self.sut)
-            && over
-        {
+        let Environment { holding, sut, .. } = &mut self.environment;
+        if let Some(sut) = sut {
             // Clients are still connected here.
-            holding.add(&sut.held_resources());
-        }
-        if let Some(sut) = &self.sut {
-            // Clients are still connected here.
+            if let Some(holding) = holding.as_mut().filter(|_| over) {
+                holding.add(&sut.held_resources());
+            }
             sut.read_counters(COUNTERS_WITHIN);
         }
         let until = self.clock.now() + self.scenario.stop_timeout;
         self.stop_deadline = Some(until);
         self.phase = Phase::Stopping;
-        self.browsers.leave();
+        self.environment.browsers.leave();
         self.crew.send(&RunnerCommand::Stop { until });
     }
 
@@ -362,43 +340,26 @@ impl Coordinator<'_> {
         let index = index.saturating_sub(first_window);
         let begins = self.level_time(begins);
         let server = self.sample_server(begins, index);
-        if let (Some(holding), Some(server)) = (&mut self.holding, &server) {
+        if let (Some(holding), Some(server)) = (&mut self.environment.holding, &server) {
             holding.add_window(server);
         }
-        self.windows = index + 1;
-        if let Some(sent) = self.sources.as_ref().and_then(Sources::window) {
+        if let Some(sent) = self.environment.sources.as_ref().and_then(Sources::window) {
             tester.merge(&sent, tester::TESTER_CATALOGUE);
         }
 
-        let names = self
-            .scenario
-            .populations
-            .iter()
-            .map(|population| population.name.clone());
+        let names = self.scenario.populations.iter();
+        let names = names.map(|population| population.name.clone());
         let mut subjects: BTreeMap<String, Window> = names.zip(populations).collect();
         // The last window ends with the last worker, so it is shorter than a whole window.
         let is_last = !progress::is_whole(seconds);
-        subjects.extend(self.links.window(of_run, is_last));
+        subjects.extend(self.environment.links.window(of_run, is_last));
         subjects.extend(self.sample_browsers(begins, is_last));
         subjects.extend(server.map(|window| ("server".to_owned(), window)));
         subjects.insert("tester".to_owned(), tester);
 
-        let measured = measured_seconds(begins, seconds, self.stopped_at);
-        self.judge.window(index, measured.unwrap_or(0.0), &subjects);
-        self.health.window(index, seconds, &subjects);
-        let counts = measured.filter(|_| index >= self.warm_up_windows);
-        self.coverage
-            .window(self.scenario, &subjects, counts.unwrap_or(0.0));
-        for (name, window) in &subjects {
-            let Some(totals) = self.totals.get_mut(name) else {
-                continue;
-            };
-            if index >= self.warm_up_windows {
-                totals.add_until(window, begins, seconds, self.stopped_at);
-            } else {
-                totals.add_warm_up(window, self.scenario.starts_in_warm_up);
-            }
-        }
+        let (scenario, until) = (self.scenario, self.stopped_at);
+        self.figures
+            .add_window(scenario, index, begins, seconds, until, &subjects);
         self.abort_on_threshold(begins + Duration::from_secs_f64(seconds));
         let progress = self.progress(begins, seconds, &subjects);
         self.record_runner_states(&progress.runners);
@@ -419,7 +380,7 @@ impl Coordinator<'_> {
     /// together.
     fn add_testers(&mut self, window: &MergedWindow<RunnerFigures>) -> Window {
         // Figures of each worker are those of the whole run.
-        let counts = window.index >= self.warm_up_windows && self.levels.is_none();
+        let counts = window.index >= self.figures.warm_up_windows && self.levels.is_none();
         for part in &window.testers {
             for own in &part.figures.workers {
                 if let Some(totals) = self.workers.get_mut(&(part.member, own.member))
@@ -445,7 +406,10 @@ impl Coordinator<'_> {
     /// Ends the run if a threshold with `abort` is violated and its delay has passed.
     fn abort_on_threshold(&mut self, now: Time) {
         // Thresholds do not read the warm-up.
-        if self.stop_deadline.is_some() || self.aborted || self.windows <= self.warm_up_windows {
+        if self.stop_deadline.is_some()
+            || self.aborted
+            || self.figures.windows <= self.figures.warm_up_windows
+        {
             return;
         }
         for (number, threshold) in self.scenario.thresholds.iter().enumerate() {
@@ -456,14 +420,15 @@ impl Coordinator<'_> {
                 continue;
             }
             let clocks = || ClockError::of(&self.crew.summaries());
-            if let Some(violated) = self.judge.violated(number, &self.totals, clocks) {
+            let Figures { judge, totals, .. } = &self.figures;
+            if let Some(violated) = judge.violated(number, totals, clocks) {
                 let why = format!(
                     "ended early, after {:.0} s, because a threshold with `abort: true` was violated: {}",
                     now.as_secs_f64(),
                     violated.explain()
                 );
                 self.event(now, "aborted", Some(violated.subject), why.clone());
-                self.failure_reasons.push(why);
+                self.grounds.failed.push(why);
                 self.aborted = true;
                 return;
             }
@@ -471,7 +436,7 @@ impl Coordinator<'_> {
     }
 
     fn sample_server(&mut self, at: Time, index: u64) -> Option<Window> {
-        let sut = self.sut.as_mut()?;
+        let sut = self.environment.sut.as_mut()?;
         if let Some(earlier) = self.earlier {
             let is_past = self.clock.now().since(at) > OF_NOW;
             match earlier.get(&index) {
@@ -494,10 +459,10 @@ impl Coordinator<'_> {
 
     fn sample_browsers(&mut self, at: Time, is_last: bool) -> BTreeMap<String, Window> {
         if is_last {
-            self.browsers.leave();
-            self.browsers.wait_until_left();
+            self.environment.browsers.leave();
+            self.environment.browsers.wait_until_left();
         }
-        let (windows, events) = self.browsers.window(is_last);
+        let (windows, events) = self.environment.browsers.window(is_last);
         for event in events {
             self.event(at, event.kind, Some(event.subject), event.text);
         }
@@ -507,12 +472,13 @@ impl Coordinator<'_> {
     /// Records that the server exited on its own. The run then fails whatever the clients measured,
     /// even if the server crashed while they were leaving.
     fn record_server_exit(&mut self, at: Time, ended: Option<String>) {
-        let (Some(cause), false, Some(sut)) = (ended, self.server_is_gone, &self.sut) else {
+        let (Some(cause), false, Some(sut)) = (ended, self.server_is_gone, &self.environment.sut)
+        else {
             return;
         };
         self.server_is_gone = true;
         if let Some(reason) = supervisor_lost(sut) {
-            self.invalid_reasons.push(reason.clone());
+            self.grounds.invalid.push(reason.clone());
             self.event(at, "supervisor_lost", Some("server".to_owned()), reason);
             return;
         }
@@ -524,32 +490,33 @@ impl Coordinator<'_> {
             .unwrap_or_default();
         let text = format!("the server ended during the run: {cause}; last log line: {last}");
         let after = at.as_secs_f64();
-        self.failure_reasons.push(format!(
+        self.grounds.failed.push(format!(
             "the server ended, {after:.1} s after the run began: {cause}"
         ));
         self.event(at, "server_ended", Some("server".to_owned()), text);
     }
 
     fn finish(mut self) -> Finished {
-        let ended = self.sut.as_mut().and_then(|sut| sut.has_exited());
+        let sut = self.environment.sut.as_mut();
+        let ended = sut.and_then(|sut| sut.has_exited());
         self.record_server_exit(self.level_time(self.clock.now()), ended);
-        if let Some(sut) = &self.sut
+        if let Some(sut) = &self.environment.sut
             && !self.server_is_gone
         {
             // After the last window.
-            self.invalid_reasons.extend(supervisor_lost(sut));
+            self.grounds.invalid.extend(supervisor_lost(sut));
             for reason in ownership::check(self.scenario, sut, true) {
-                if !self.invalid_reasons.contains(&reason) {
-                    self.invalid_reasons.push(reason);
+                if !self.grounds.invalid.contains(&reason) {
+                    self.grounds.invalid.push(reason);
                 }
             }
         }
         let traces = self.crew.take_traces();
         // Before the server: browsers that did not leave in time are still connected to it.
-        std::mem::take(&mut self.browsers).stop();
+        std::mem::take(&mut self.environment.browsers).stop();
         self.end_sources();
         let now = self.level_time(self.clock.now());
-        if let Some(sut) = self.sut.take() {
+        if let Some(sut) = self.environment.sut.take() {
             let source = match sut.cpu_source() {
                 CpuSource::CgroupV1 => "its own control group (v1, cpuacct)".to_owned(),
                 CpuSource::CgroupV2 => "its own control group (v2, cpu.stat)".to_owned(),
@@ -571,8 +538,9 @@ impl Coordinator<'_> {
             }
         }
         // After the server, which receives its stop command over the link, and after the clients.
-        self.invalid_reasons
-            .extend(std::mem::take(&mut self.links).stop());
+        self.grounds
+            .invalid
+            .extend(std::mem::take(&mut self.environment.links).stop());
         // Clients that are due within the last second may start late, so they are not expected.
         let due_by = match self.stop_deadline {
             Some(_) => (self.stopped_at >= Time::from_start(LATE_START))
@@ -591,12 +559,12 @@ impl Coordinator<'_> {
     /// have started.
     fn conclude(&mut self, due_by: Option<Time>) -> Finished {
         let clocks = ClockError::of(&self.crew.summaries());
-        let mut thresholds = self.judge.finish(&self.totals, clocks);
+        let mut thresholds = self.figures.thresholds(clocks);
         if self.levels.is_some() {
             self.drop_starts_without_data(&mut thresholds);
         }
-        let mut invalid = self.invalid_reasons.clone();
-        invalid.extend(self.health.reasons());
+        let mut invalid = self.grounds.invalid.clone();
+        invalid.extend(self.figures.health.reasons());
         invalid.extend(self.runners.reasons());
         invalid.extend(self.missing_clients());
         let mut invalid: Vec<String> = invalid
@@ -609,19 +577,20 @@ impl Coordinator<'_> {
                 "the run ended early because its run file could not be written: {error}"
             ));
         }
-        let clients_failed = self.clients.iter().any(|clients| clients.failed > 0)
+        let mut clients = self.figures.clients.iter();
+        let clients_failed = clients.any(|clients| clients.failed > 0)
             && thresholds
                 .iter()
                 .any(|found| found.has_failed() && !found.no_data);
         // A user who stops a run knows that it is incomplete. A level ends together with the server.
         let is_cut_short = self.levels.is_some() && self.server_is_gone;
-        if !self.stopped_by_user && !is_cut_short {
-            invalid.extend(self.coverage.gaps(self.scenario, due_by, clients_failed));
+        if !self.grounds.stopped_by_user && !is_cut_short {
+            let coverage = &self.figures.coverage;
+            invalid.extend(coverage.gaps(self.scenario, due_by, clients_failed));
         }
         let grounds = VerdictInput {
             invalid,
-            failed: self.failure_reasons.clone(),
-            stopped_by_user: self.stopped_by_user,
+            ..self.grounds.clone()
         };
         let verdict = Verdict::decide(&thresholds, grounds);
         self.run_file.verdict(&verdict, &thresholds);
@@ -639,14 +608,15 @@ impl Coordinator<'_> {
     /// Stops the sources and records what they sent. A fault of theirs makes the run invalid; it is
     /// not a fault of the server.
     fn end_sources(&mut self) {
-        match self.sources.take().map(Sources::stop) {
+        match self.environment.sources.take().map(Sources::stop) {
             None => {}
             Some(Ok(sources)) => {
-                self.invalid_reasons.extend(sources.fault());
+                self.grounds.invalid.extend(sources.fault());
                 self.run_file.note(fact::SOURCES.of(&sources));
             }
             Some(Err(error)) => self
-                .invalid_reasons
+                .grounds
+                .invalid
                 .push(format!("the run's own sources ended early: {error}")),
         }
     }
@@ -682,7 +652,8 @@ impl Coordinator<'_> {
 
     /// Stores the health findings, and the metrics of the tester that are unavailable.
     fn record_health(&self) {
-        self.run_file.note(fact::HEALTH.of(&self.health.findings()));
+        self.run_file
+            .note(fact::HEALTH.of(&self.figures.health.findings()));
         self.record_runners();
         self.run_file.note(fact::UNKNOWN.of(&self.unknown));
     }

@@ -2,21 +2,19 @@
 //! server and most clients continue. Each level has a run file and a verdict of its own, as if it
 //! were a run.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use measure::threshold::Judge;
-use measure::{Catalogue, Health, Time, Totals};
+use measure::Time;
 use net::Clock;
-use runfile::{ClientRow, Header, Noted, RunFile, SubjectHeader, fact};
+use runfile::{ClientRow, Header, Noted, SubjectHeader, fact};
 use scenario::Scenario;
 
 use crate::error::EngineError;
 use crate::machine::since_1970;
 use crate::options::Options;
 use crate::progress::{Finished, Progress};
-use crate::run::parts::{header, judge};
+use crate::run::parts::header;
 use crate::run::recording::Recording;
 use crate::worker::WINDOW;
 
@@ -176,11 +174,7 @@ impl<'a> RunningLevels<'a> {
 /// Parts of the coordinator that a new level replaces.
 pub(crate) struct NewLevel {
     pub(crate) run_file: Recording,
-    pub(crate) path: PathBuf,
-    pub(crate) health: Health,
-    pub(crate) judge: Judge,
-    pub(crate) totals: BTreeMap<String, Totals>,
-    pub(crate) warm_up_windows: u64,
+    pub(crate) header: Header,
     /// End of the level, within it.
     pub(crate) ends: Time,
     pub(crate) change: Change,
@@ -231,28 +225,17 @@ impl RunningLevels<'_> {
         let warm_up = scenario.warm_up + gap;
         let held = scenario.duration.unwrap_or_default();
         let held = held.saturating_sub(scenario.warm_up).as_secs_f64() / WINDOW.as_secs_f64();
-        let names: Vec<(&str, Catalogue)> = self
-            .subjects
-            .iter()
-            .map(|subject| (subject.name.as_str(), subject.catalogue))
-            .collect();
         let header = Header {
             warm_up,
             started_at: since_1970(clock) + self.begins.since_start(),
             ..header(scenario, &self.options.version, self.subjects.clone())
         };
-        let warm_up_windows = header.warm_up_windows();
-        let run_file = match self.options.overwrite {
-            true => RunFile::create_over(&level.run_file, &header)?,
-            false => RunFile::create(&level.run_file, &header)?,
-        };
-        self.windows = warm_up_windows + (held.round() as u64).max(1);
+        let run_file = Recording::create(&level.run_file, self.options.overwrite, &header)?;
+        self.windows = header.warm_up_windows() + (held.round() as u64).max(1);
         let ends = Time::from_start(WINDOW * u32::try_from(self.windows).unwrap_or(u32::MAX));
         let clients = load.clients_max();
         self.clients = clients;
-        let monotonic = clock.to_monotonic_nanos(self.begins);
-        run_file.note(fact::CLOCK_MONOTONIC_NANOS.of(&monotonic));
-        run_file.note(fact::STARTED_AT.of(&header.started_at.as_secs_f64()));
+        run_file.note_begin(clock, self.begins);
         run_file.note(fact::STOPPED_AT.of(&ends.as_secs_f64()));
         run_file.note(fact::LEVEL.of(&fact::Level {
             population: scenario.populations[self.population].name.clone(),
@@ -261,16 +244,9 @@ impl RunningLevels<'_> {
         for noted in &self.facts {
             run_file.note(noted.clone());
         }
-        let subjects = self.subjects.iter();
         Ok(NewLevel {
-            run_file: Recording(Some(run_file)),
-            path: level.run_file.clone(),
-            health: Health::new(scenario.tester.health.clone(), &names, warm_up_windows),
-            judge: judge(scenario, &names, warm_up_windows)?,
-            totals: subjects
-                .map(|subject| (subject.name.clone(), Totals::new(subject.catalogue)))
-                .collect(),
-            warm_up_windows,
+            run_file,
+            header,
             ends,
             change: Change {
                 population: self.population,

@@ -1,13 +1,41 @@
 //! The run file that is being written.
 
-use measure::{ThresholdResult, Verdict};
-use runfile::{ClientRow, EventRow, Noted, RunFile, RunFileError, WindowRow};
+use std::path::Path;
+
+use measure::{ThresholdResult, Time, Verdict};
+use net::Clock;
+use runfile::{ClientRow, EventRow, Header, Noted, RunFile, RunFileError, WindowRow, fact};
+
+use crate::machine::since_1970;
 
 /// The run file of a run, or of the current level of a continuing run. There is none before the
 /// first level and after the last one; what is written then is dropped.
 pub(crate) struct Recording(pub(crate) Option<RunFile>);
 
 impl Recording {
+    /// Creates a run file. An existing one is an error, unless it may be overwritten.
+    pub(crate) fn create(
+        path: &Path,
+        overwrite: bool,
+        header: &Header,
+    ) -> Result<Recording, RunFileError> {
+        let file = match overwrite {
+            true => RunFile::create_over(path, header)?,
+            false => RunFile::create(path, header)?,
+        };
+        Ok(Recording(Some(file)))
+    }
+
+    /// Notes the begin of the recording, which is a time of the run.
+    pub(crate) fn note_begin(&self, clock: &Clock, begin: Time) {
+        // CLOCK_MONOTONIC is the same in all processes of the machine, so their times can be
+        // compared.
+        let monotonic = clock.to_monotonic_nanos(begin);
+        let started_at = since_1970(clock) + begin.since_start();
+        self.note(fact::CLOCK_MONOTONIC_NANOS.of(&monotonic));
+        self.note(fact::STARTED_AT.of(&started_at.as_secs_f64()));
+    }
+
     pub(crate) fn note(&self, noted: Noted) {
         if let Some(file) = &self.0 {
             file.note(noted);

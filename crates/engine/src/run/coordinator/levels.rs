@@ -3,12 +3,11 @@
 use measure::{Threshold, ThresholdResult, Time};
 
 use super::Coordinator;
-use super::live::ClientsSoFar;
+use super::figures::Figures;
 use super::runners::RunnerJudges;
 use crate::error::EngineError;
 use crate::messages::RunnerCommand;
 use crate::progress::Progress;
-use crate::run::coverage::Coverage;
 use crate::run::levels::{Change, Level, RunningLevels};
 use crate::run::ownership;
 use crate::run::sources::Sources;
@@ -27,7 +26,7 @@ impl<'a> Coordinator<'a> {
     /// Ends the current level if its last window was added or the server has ended, and begins the
     /// next one. `now` is the end of the last window, which `seen` describes.
     pub(super) fn go_on_to_next_level(&mut self, now: Time, seen: &Progress) {
-        let windows = self.windows;
+        let windows = self.figures.windows;
         let is_due = |levels: &RunningLevels<'_>| {
             levels.is_complete(windows) || (self.server_is_gone && !levels.is_over())
         };
@@ -55,18 +54,13 @@ impl<'a> Coordinator<'a> {
             return Ok(());
         };
         let new = levels.begin(level, &self.clock, self.crew.lead())?;
+        self.figures = Figures::new(&level.scenario, &new.header)?;
         self.run_file = new.run_file;
-        self.path = new.path;
-        self.health = new.health;
-        self.judge = new.judge;
-        self.totals = new.totals;
-        self.warm_up_windows = new.warm_up_windows;
-        let runners = self.crew.summaries();
-        self.runners = RunnerJudges::new(self.scenario, &runners, new.warm_up_windows);
+        self.path = level.run_file.clone();
         self.stopped_at = new.ends;
-        self.coverage = Coverage::new(self.scenario);
-        self.windows = 0;
-        self.clients = ClientsSoFar::of_all(self.scenario);
+        let runners = self.crew.summaries();
+        let warm_up_windows = self.figures.warm_up_windows;
+        self.runners = RunnerJudges::new(self.scenario, &runners, warm_up_windows);
         let Change {
             population,
             begin,
@@ -84,24 +78,34 @@ impl<'a> Coordinator<'a> {
 
     /// Returns the reason why a level is invalid in which the tester did not start every client.
     pub(super) fn missing_clients(&self) -> Option<String> {
-        let is_whole = !self.stopped_by_user && !self.server_is_gone;
+        let is_whole = !self.grounds.stopped_by_user && !self.server_is_gone;
         let levels = self.levels.as_ref().filter(|_| is_whole)?;
-        let started = self.clients[levels.population()].started;
+        let started = self.figures.clients[levels.population()].started;
         levels.missing_clients(u64::try_from(started).unwrap_or(0))
     }
 
     /// Finds faults of the tester and of the observed server that other runs notice at their end.
     fn find_faults(&mut self) {
         let mut faults = Vec::new();
-        if self.sources.as_ref().is_some_and(Sources::has_ended) {
+        if self
+            .environment
+            .sources
+            .as_ref()
+            .is_some_and(Sources::has_ended)
+        {
             faults.push("the run's own sources ended early".to_owned());
         }
-        if let Some(sut) = self.sut.as_ref().filter(|_| !self.server_is_gone) {
+        if let Some(sut) = self
+            .environment
+            .sut
+            .as_ref()
+            .filter(|_| !self.server_is_gone)
+        {
             faults.extend(ownership::check(self.scenario, sut, true));
         }
         for fault in faults {
-            if !self.invalid_reasons.contains(&fault) {
-                self.invalid_reasons.push(fault);
+            if !self.grounds.invalid.contains(&fault) {
+                self.grounds.invalid.push(fault);
             }
         }
     }

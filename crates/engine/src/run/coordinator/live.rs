@@ -71,7 +71,7 @@ impl Coordinator<'_> {
             let figures = Totals::of_window(catalogue, window, seconds);
             let value = |name| figures.named(name, Statistic::Value).unwrap_or(0.0);
             let planned = self.planned_clients(number);
-            let clients = &mut self.clients[number];
+            let clients = &mut self.figures.clients[number];
             clients.started += value("started") as i64;
             clients.failed += value("failed") as i64;
             clients.starts.add_starts(window);
@@ -104,7 +104,7 @@ impl Coordinator<'_> {
             figures.named("cpu", Statistic::Value)
         });
         let clocks = ClockError::of(&self.crew.summaries());
-        let mut thresholds = self.judge.finish(&self.totals, clocks);
+        let mut thresholds = self.figures.thresholds(clocks);
         thresholds.retain(|result| !result.implied);
         let ended = begins + Duration::from_secs_f64(seconds);
         Progress {
@@ -117,7 +117,7 @@ impl Coordinator<'_> {
                 cpu: tester.named("cpu", Statistic::Value).filter(|_| whole),
                 lag_p99: tester.named("lag", Statistic::Quantile(0.99)),
                 overflow: self.overflow,
-                healthy: self.health.last_window().is_empty() && self.runners.are_fit(),
+                healthy: self.figures.health.last_window().is_empty() && self.runners.are_fit(),
             },
             runners: self.runners.states(),
             failures,

@@ -144,7 +144,7 @@ impl Coordinator<'_> {
         let count = u32::try_from(self.lost_runners.len()).unwrap_or(u32::MAX);
         // A level is as long as its clients run.
         if count > self.scenario.tester.may_lose || self.levels.is_some() {
-            self.invalid_reasons.push(reason);
+            self.grounds.invalid.push(reason);
             return;
         }
         // Later seconds lack its clients.
@@ -175,7 +175,7 @@ impl Coordinator<'_> {
                 continue;
             };
             let tester = merge_testers(own.figures.windows());
-            if index >= self.warm_up_windows {
+            if index >= self.figures.warm_up_windows {
                 let until = self.stopped_at;
                 judge.totals.add_until(&tester, begins, own.seconds, until);
             }

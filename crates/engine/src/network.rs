@@ -145,17 +145,7 @@ impl Networks {
     fn veth(with_sources: bool, linked: bool) -> io::Result<Networks> {
         let (clients, server) = (Namespace::new()?, Namespace::new()?);
         if !linked {
-            let to_clients = addresses(0, 2);
-            let own = InterfaceConfig {
-                interface: VETH_CLIENTS,
-                addresses: &to_clients,
-            };
-            let from_clients = addresses(0, 1);
-            let theirs = InterfaceConfig {
-                interface: VETH_SERVER,
-                addresses: &from_clients,
-            };
-            server.connect_by_veth(&own, &clients, &theirs)?;
+            connect_to_server(&server, 0, VETH_CLIENTS, &clients)?;
             clients.route_multicast_through(VETH_SERVER)?;
             if !with_sources {
                 // All multicast comes from the server.
@@ -172,17 +162,7 @@ impl Networks {
             });
         }
         let sources = Namespace::new()?;
-        let to_sources = addresses(1, 2);
-        let own = InterfaceConfig {
-            interface: VETH_SOURCES,
-            addresses: &to_sources,
-        };
-        let from_sources = addresses(1, 1);
-        let theirs = InterfaceConfig {
-            interface: VETH_SERVER,
-            addresses: &from_sources,
-        };
-        server.connect_by_veth(&own, &sources, &theirs)?;
+        connect_to_server(&server, 1, VETH_SOURCES, &sources)?;
         server.route_multicast_through(VETH_SOURCES)?;
         sources.route_multicast_through(VETH_SERVER)?;
         Ok(Networks {
@@ -254,6 +234,25 @@ fn congestion_hint(name: &str, error: &io::Error) -> String {
         ),
         _ => format!("this kernel has {available}; load others as a module, such as tcp_{name}"),
     }
+}
+
+/// Connects the server to another namespace by a veth pair. `interface` is the server's end.
+fn connect_to_server(
+    server: &Namespace,
+    network: u8,
+    interface: &str,
+    other: &Namespace,
+) -> io::Result<()> {
+    let [theirs, own] = [1, 2].map(|last| addresses(network, last));
+    let own = InterfaceConfig {
+        interface,
+        addresses: &own,
+    };
+    let theirs = InterfaceConfig {
+        interface: VETH_SERVER,
+        addresses: &theirs,
+    };
+    server.connect_by_veth(&own, other, &theirs)
 }
 
 /// Addresses of one end of a network: network 0 leads to the clients, 1 to the sources, others to

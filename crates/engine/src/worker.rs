@@ -151,8 +151,8 @@ pub(crate) fn run(
     standing: Sender<()>,
     begin: &Receiver<Clock>,
 ) {
-    let index = config.index;
-    let reports = config.reports.clone();
+    let index = config.links.index;
+    let reports = config.links.reports.clone();
     let worker = ready.and_then(|()| Worker::new(config));
     let _ = standing.send(());
     drop(standing);
@@ -171,26 +171,20 @@ pub(crate) fn run(
 
 impl Worker {
     fn new(config: Config) -> io::Result<Worker> {
-        if config.raised_priority {
+        let Config { plan, links, .. } = config;
+        if plan.raised_priority {
             net::thread::raise_priority()?;
         }
-        let runtime = Runtime::new(&config.mailbox.waker, config.reports.clone())?;
-        let links = WorkerChannels {
-            index: config.index,
-            reports: config.reports,
-            others: config.others,
-            mailbox: config.mailbox,
-            place: config.place,
-        };
+        let runtime = Runtime::new(&links.mailbox.waker, links.reports.clone())?;
         let workers = links.workers();
-        let ids = ClientIds::new(config.place, links.index, workers);
-        let populations = Populations::new(config.populations, config.seed, ids);
+        let ids = ClientIds::new(links.place, links.index, workers);
+        let populations = Populations::new(plan.populations, config.seed, ids);
         populations.warm_up();
-        let shown = config.ring.as_ref().filter(|ring| ring.settings.segments);
+        let shown = plan.ring.as_ref().filter(|ring| ring.settings.segments);
         let shown = shown.map(|ring| ring.settings.ports.clone());
         let connections = Connections::new(shown, populations.count(), workers);
         let open = |ring| Rings::open(ring, &runtime.readiness);
-        let rings = config.ring.map(open).transpose()?;
+        let rings = plan.ring.map(open).transpose()?;
         let mut worker = Worker {
             runtime,
             commands: config.commands,
@@ -199,13 +193,13 @@ impl Worker {
             windows: Windows::new(Time::ZERO, Duration::ZERO),
             names: NameCache::new(config.resolver, links.mailbox.clone()),
             links,
-            pairs: Pairs::new(config.ports),
+            pairs: Pairs::new(plan.ports),
             groups: Groups::default(),
             datagrams: Datagrams::new(),
             sessions: Sessions::new(config.stop_timeout),
             sinks: Sinks::default(),
             flows: Flows::default(),
-            sending: Sending::new(config.realtime_pacer),
+            sending: Sending::new(plan.realtime_pacer),
             exchanges: Exchanges::default(),
             populations,
             topics: Topics::default(),
@@ -216,11 +210,11 @@ impl Worker {
             listeners: Listeners::default(),
             self_stats: SelfStats::new(),
         };
-        for (listener, serving) in config.serving {
+        for (listener, serving) in plan.serving {
             worker.sending.send_apart(serving.no_segmentation);
             worker.listeners.add(&worker.runtime, listener, serving)?;
         }
-        for plan in config.endpoints {
+        for plan in plan.endpoints {
             worker.datagrams.listen(&worker.runtime, plan)?;
         }
         Ok(worker)

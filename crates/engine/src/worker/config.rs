@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::Receiver;
 use net::ring::RingSettings;
 use net::{PortRange, Waker};
 use session::Session;
 
 use super::datagrams::EndpointPlan;
-use super::ids::RunnerPlace;
-use super::links::Mailbox;
+use super::links::WorkerChannels;
 use super::populations::WorkerPopulation;
-use crate::messages::{Command, WorkerReport};
+use crate::messages::Command;
 use crate::network::resolver::Resolver;
 use crate::network::target_filter::TargetFilter;
 
@@ -51,29 +50,29 @@ impl From<RingSettings> for RingPlan {
     }
 }
 
-/// Configuration of a worker; can be sent to its thread.
-pub(crate) struct Config {
-    pub(crate) index: u32,
-    /// Place of the runner that the worker belongs to.
-    pub(crate) place: RunnerPlace,
-    /// Targets that its clients may send to.
-    pub(crate) targets: TargetFilter,
-    pub(crate) commands: Receiver<Command>,
-    pub(crate) reports: Sender<WorkerReport>,
-    pub(crate) others: Vec<Mailbox>,
-    pub(crate) resolver: Resolver,
-    pub(crate) mailbox: Mailbox,
-    pub(crate) ports: PortRange,
-    /// True if the worker's thread gets a higher scheduling priority (nice value).
-    pub(crate) raised_priority: bool,
-    /// True if the worker's pacer runs with real-time scheduling (`SCHED_FIFO`).
-    pub(crate) realtime_pacer: bool,
-    /// Packet ring that receives media; `None` if media is received from sockets.
-    pub(crate) ring: Option<RingPlan>,
+/// Work assigned to one worker.
+pub(crate) struct WorkerPlan {
     pub(crate) populations: Vec<WorkerPopulation>,
     pub(crate) serving: Vec<(std::net::TcpListener, ListenerPlan)>,
-    /// UDP ports of reference servers.
+    /// Reference servers over UDP. A worker with endpoints shares the process's descriptor table.
     pub(crate) endpoints: Vec<EndpointPlan>,
+    pub(crate) ports: PortRange,
+    /// Packet ring that receives media; `None` if media is received by sockets.
+    pub(crate) ring: Option<RingPlan>,
+    /// Whether the worker thread gets a raised priority.
+    pub(crate) raised_priority: bool,
+    /// Whether the worker's pacer runs at real-time priority.
+    pub(crate) realtime_pacer: bool,
+}
+
+/// Configuration of a worker; can be sent to its thread.
+pub(crate) struct Config {
+    pub(crate) plan: WorkerPlan,
+    pub(crate) links: WorkerChannels,
+    pub(crate) commands: Receiver<Command>,
+    /// Targets that its clients may send to.
+    pub(crate) targets: TargetFilter,
+    pub(crate) resolver: Resolver,
     pub(crate) stop_timeout: Duration,
     pub(crate) seed: u64,
 }
@@ -81,7 +80,7 @@ pub(crate) struct Config {
 impl Config {
     /// Wakers of this worker and of the others.
     pub(crate) fn wakers(&self) -> Vec<Arc<Waker>> {
-        let mailboxes = self.others.iter().chain([&self.mailbox]);
+        let mailboxes = self.links.others.iter().chain([&self.links.mailbox]);
         mailboxes.map(|mailbox| mailbox.waker.clone()).collect()
     }
 }

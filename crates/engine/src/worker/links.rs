@@ -52,14 +52,14 @@ impl Mailbox {
 }
 
 /// Channels from a worker to the other threads.
-pub(super) struct WorkerChannels {
+pub(crate) struct WorkerChannels {
     /// Index of this worker.
-    pub(super) index: u32,
-    pub(super) reports: Sender<WorkerReport>,
-    pub(super) others: Vec<Mailbox>,
-    pub(super) mailbox: Mailbox,
+    pub(crate) index: u32,
+    pub(crate) reports: Sender<WorkerReport>,
+    pub(crate) others: Vec<Mailbox>,
+    pub(crate) mailbox: Mailbox,
     /// Place of the runner that the worker belongs to.
-    pub(super) place: RunnerPlace,
+    pub(crate) place: RunnerPlace,
 }
 
 impl WorkerChannels {

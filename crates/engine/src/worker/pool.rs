@@ -1,21 +1,21 @@
 //! The worker threads of a run: starting them, sending commands to them, noticing that they ended.
 
-use std::net::TcpListener;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use net::Clock;
 use net::descriptors::spawn_with_own_table;
-use net::{Clock, PortRange};
 
 use crate::error::EngineError;
 use crate::messages::{Command, RunnerCommand, WorkerReport};
 use crate::network::resolver::Resolver;
 use crate::network::target_filter::TargetFilter;
+use crate::worker::links::WorkerChannels;
 use crate::worker::remote::RemoteWorker;
-use crate::worker::{
-    self, Config, EndpointPlan, ListenerPlan, Mailbox, RingPlan, RunnerPlace, WorkerPopulation,
-};
+use crate::worker::{self, Config, Mailbox, RunnerPlace};
+
+pub(crate) use super::config::WorkerPlan;
 
 /// Capacity of the report queue. A worker that meets a full queue blocks, which shows as its `lag`.
 const REPORTS: usize = 1 << 13;
@@ -31,21 +31,6 @@ pub(crate) struct WorkerPool {
     remote_workers: Vec<RemoteWorker>,
     /// Report channel of remote workers.
     reporter: Sender<WorkerReport>,
-}
-
-/// Work assigned to one worker.
-pub(crate) struct WorkerPlan {
-    pub(crate) populations: Vec<WorkerPopulation>,
-    pub(crate) serving: Vec<(TcpListener, ListenerPlan)>,
-    /// Reference servers over UDP. A worker with endpoints shares the process's descriptor table.
-    pub(crate) endpoints: Vec<EndpointPlan>,
-    pub(crate) ports: PortRange,
-    /// Packet ring that receives media; `None` if media is received by sockets.
-    pub(crate) ring: Option<RingPlan>,
-    /// Whether the worker thread gets a raised priority.
-    pub(crate) raised_priority: bool,
-    /// Whether the worker's pacer runs at real-time priority.
-    pub(crate) realtime_pacer: bool,
 }
 
 impl WorkerPool {
@@ -91,27 +76,21 @@ impl WorkerPool {
             let mailbox = pool.mailboxes[index as usize].clone();
             let others = (0u32..).zip(&pool.mailboxes);
             let others = others.filter(|(other, _)| *other != index);
+            let mut serving = plan.serving.iter();
             let own_files = plan.endpoints.is_empty()
-                && plan
-                    .serving
-                    .iter()
-                    .all(|(_, serving)| serving.own_descriptor_tables);
+                && serving.all(|(_, serving)| serving.own_descriptor_tables);
             let mut config = Config {
-                index,
-                place,
-                targets: targets.clone(),
+                plan,
+                links: WorkerChannels {
+                    index,
+                    reports: reports.clone(),
+                    others: others.map(|(_, mailbox)| mailbox.clone()).collect(),
+                    mailbox,
+                    place,
+                },
                 commands,
-                reports: reports.clone(),
-                others: others.map(|(_, mailbox)| mailbox.clone()).collect(),
+                targets: targets.clone(),
                 resolver: resolver.clone(),
-                mailbox,
-                ports: plan.ports,
-                ring: plan.ring,
-                raised_priority: plan.raised_priority,
-                realtime_pacer: plan.realtime_pacer,
-                populations: plan.populations,
-                serving: plan.serving,
-                endpoints: plan.endpoints,
                 stop_timeout,
                 seed,
             };
@@ -119,10 +98,10 @@ impl WorkerPool {
             let standing = standing.clone();
             let thread = Builder::new().name(format!("worker-{index}"));
             let thread = if own_files {
-                let (listeners, serving): (Vec<_>, Vec<_>) = config.serving.drain(..).unzip();
+                let (listeners, serving): (Vec<_>, Vec<_>) = config.plan.serving.drain(..).unzip();
                 spawn_with_own_table(thread, listeners, config.wakers(), move |listeners| {
                     let ready = listeners.map(|listeners| {
-                        config.serving = listeners.into_iter().zip(serving).collect();
+                        config.plan.serving = listeners.into_iter().zip(serving).collect();
                     });
                     worker::run(config, ready, standing, &begin);
                 })

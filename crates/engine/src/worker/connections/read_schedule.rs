@@ -8,7 +8,7 @@ use session::ChannelId;
 use super::super::ids::{SessionKey, SocketId};
 use super::super::runtime::Runtime;
 use super::early_reads::EarlyRead;
-use super::segment_times::{LOW_WATER, SHARES};
+use super::segment_times::{LOW_WATER, SHARES, WatchedConnection};
 use super::stream::State;
 use super::{Connections, SegmentTimes};
 use crate::trace::ORDER_WITHIN;
@@ -241,12 +241,23 @@ impl Connections {
         self.turns.places = indices;
     }
 
+    fn watched(&self, index: usize) -> Option<&WatchedConnection> {
+        self.streams.get(index)?.watched.as_ref()
+    }
+
+    /// The connection, if it is read periodically and not ending.
+    fn watched_seldom(&self, index: usize) -> Option<&WatchedConnection> {
+        let watched = self.watched(index);
+        watched.filter(|watched| watched.seldom && !watched.ending)
+    }
+
     /// Returns what is to be read from a connection in its turn, planned for `planned`. Nothing, if
     /// the connection was read recently.
     pub(crate) fn wanted_in_turn(&self, index: usize, now: Time, planned: Time) -> WantedRead {
-        let watched = self.streams.get(index);
-        let watched = watched.and_then(|stream| stream.watched.as_ref());
-        match watched.is_some_and(|watched| now.since(watched.read) < READ_INTERVAL / 2) {
+        match self
+            .watched(index)
+            .is_some_and(|watched| now.since(watched.read) < READ_INTERVAL / 2)
+        {
             true => WantedRead::Nothing,
             false => self.wanted_by(index, now, planned),
         }
@@ -265,9 +276,7 @@ impl Connections {
     /// Returns what is to be read from a connection, of the bytes that the ring must have delivered
     /// by `planned`.
     pub(crate) fn wanted_by(&self, index: usize, now: Time, planned: Time) -> WantedRead {
-        let watched = self.streams.get(index);
-        let watched = watched.and_then(|stream| stream.watched.as_ref());
-        let Some(watched) = watched.filter(|watched| watched.seldom && !watched.ending) else {
+        let Some(watched) = self.watched_seldom(index) else {
             return WantedRead::Nothing;
         };
         let unheard = now.since(watched.read) >= UNHEARD;
@@ -288,14 +297,9 @@ impl Connections {
 
     /// Returns what is to be read from a connection, of all bytes with known arrival times.
     pub(crate) fn known(&self, index: usize) -> WantedRead {
-        let watched = self.streams.get(index);
-        let watched = watched.and_then(|stream| stream.watched.as_ref());
-        match watched.filter(|watched| watched.seldom && !watched.ending) {
-            Some(watched) => match watched.known() {
-                0 => WantedRead::Nothing,
-                known => WantedRead::Known(known),
-            },
-            None => WantedRead::Nothing,
+        match self.watched_seldom(index).map(WatchedConnection::known) {
+            None | Some(0) => WantedRead::Nothing,
+            Some(known) => WantedRead::Known(known),
         }
     }
 

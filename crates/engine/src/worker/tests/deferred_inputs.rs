@@ -6,6 +6,7 @@ use crossbeam_channel::bounded;
 use net::ring::Family;
 
 use super::super::deferred::{Deferred, RingMark};
+use super::super::links::WorkerChannels;
 use super::super::{Config, Mailbox, RunnerPlace, Worker};
 use super::ring::may_have_a_ring;
 use super::*;
@@ -35,19 +36,7 @@ impl Session for Slow {
 fn worker() -> Worker {
     let (reports, _) = bounded(1);
     let (mailbox, commands) = Mailbox::new().expect("a waker");
-    Worker::new(Config {
-        index: 0,
-        place: RunnerPlace::ALONE,
-        targets: TargetFilter::default(),
-        commands,
-        reports,
-        others: Vec::new(),
-        resolver: Resolver::start().expect("a thread"),
-        mailbox,
-        ports: PortRange::new(30_000..30_040),
-        raised_priority: false,
-        realtime_pacer: false,
-        ring: Some(RingSettings::new(Family::V4, 30_000..=30_039).into()),
+    let plan = WorkerPlan {
         populations: vec![WorkerPopulation {
             name: "slow".to_owned(),
             catalogue: RTSP_PROTOCOL.catalogue,
@@ -55,6 +44,24 @@ fn worker() -> Worker {
         }],
         serving: Vec::new(),
         endpoints: Vec::new(),
+        ports: PortRange::new(30_000..30_040),
+        ring: Some(RingSettings::new(Family::V4, 30_000..=30_039).into()),
+        raised_priority: false,
+        realtime_pacer: false,
+    };
+    let links = WorkerChannels {
+        index: 0,
+        reports,
+        others: Vec::new(),
+        mailbox,
+        place: RunnerPlace::ALONE,
+    };
+    Worker::new(Config {
+        plan,
+        links,
+        commands,
+        targets: TargetFilter::default(),
+        resolver: Resolver::start().expect("a thread"),
         stop_timeout: Duration::ZERO,
         seed: 0,
     })

@@ -476,12 +476,21 @@ impl Worker {
     /// Delivers pending inputs until none is left.
     fn deliver_pending(&mut self) {
         while let Some((key, pending)) = self.runtime.inbox.pop() {
-            self.deliver(key, pending.input());
-            if let Pending::Media {
-                event: MediaEvent::FeedbackDue { at },
-                ..
-            } = pending
-            {
+            let feedback_due = match &pending {
+                Pending::Input(Input::Media {
+                    event: MediaEvent::FeedbackDue { at },
+                    ..
+                }) => Some(*at),
+                _ => None,
+            };
+            match pending {
+                Pending::Input(input) => self.deliver(key, input),
+                Pending::TopicMessage { topic, message } => {
+                    let (topic, message) = (&topic, &message);
+                    self.deliver(key, Input::TopicMessage { topic, message });
+                }
+            }
+            if let Some(at) = feedback_due {
                 let waited = self.runtime.clock.now().since(at).as_nanos() as u64;
                 self.runtime.tester.record(tester::FEEDBACK_DELAY, waited);
             }

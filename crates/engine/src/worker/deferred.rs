@@ -7,7 +7,6 @@
 //! the ring has delivered everything that arrived before them; bytes of a connection are deferred
 //! once media has begun. Before that they are not, so that start-up delays are not prolonged.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -50,18 +49,18 @@ impl RingMark {
 /// Deferred inputs in order of arrival, each with the mark that the rings must reach first.
 #[derive(Default)]
 pub(super) struct DeferredInputs {
-    entries: VecDeque<(RingMark, Deferred<'static>)>,
+    entries: VecDeque<(RingMark, Deferred)>,
     bytes: usize,
 }
 
 /// An input or action that can be deferred.
-pub(super) enum Deferred<'a> {
+pub(super) enum Deferred {
     Bytes {
         session: SessionKey,
         channel: ChannelId,
-        bytes: Cow<'a, [u8]>,
+        bytes: Vec<u8>,
         at: Time,
-        runs: Cow<'a, [ArrivalRun]>,
+        runs: Vec<ArrivalRun>,
     },
     Datagram {
         session: SessionKey,
@@ -69,13 +68,13 @@ pub(super) enum Deferred<'a> {
         /// `None` for a single socket.
         port: Option<Port>,
         from: SocketAddr,
-        bytes: Cow<'a, [u8]>,
+        bytes: Vec<u8>,
         at: Time,
     },
     Closed {
         session: SessionKey,
         channel: ChannelId,
-        how: CloseReason,
+        reason: CloseReason,
     },
     /// End of a connection with periodic reads, and the data before it.
     End {
@@ -90,7 +89,7 @@ pub(super) enum Deferred<'a> {
     SinglePort { port: u16, arrived: u32 },
 }
 
-impl Deferred<'_> {
+impl Deferred {
     fn size(&self) -> usize {
         match self {
             Deferred::Bytes { bytes, .. } | Deferred::Datagram { bytes, .. } => bytes.len(),
@@ -98,60 +97,6 @@ impl Deferred<'_> {
             | Deferred::End { .. }
             | Deferred::Port { .. }
             | Deferred::SinglePort { .. } => 0,
-        }
-    }
-
-    /// Returns the input with owned bytes.
-    fn kept(self) -> Deferred<'static> {
-        match self {
-            Deferred::Bytes {
-                session,
-                channel,
-                bytes,
-                at,
-                runs,
-            } => Deferred::Bytes {
-                session,
-                channel,
-                bytes: Cow::Owned(bytes.into_owned()),
-                at,
-                runs: Cow::Owned(runs.into_owned()),
-            },
-            Deferred::Datagram {
-                session,
-                channel,
-                port,
-                from,
-                bytes,
-                at,
-            } => Deferred::Datagram {
-                session,
-                channel,
-                port,
-                from,
-                bytes: Cow::Owned(bytes.into_owned()),
-                at,
-            },
-            Deferred::Closed {
-                session,
-                channel,
-                how,
-            } => Deferred::Closed {
-                session,
-                channel,
-                how,
-            },
-            Deferred::End {
-                place,
-                session,
-                channel,
-            } => Deferred::End {
-                place,
-                session,
-                channel,
-            },
-            Deferred::Port { place, arrived } => Deferred::Port { place, arrived },
-            Deferred::SinglePort { port, arrived } => Deferred::SinglePort { port, arrived },
         }
     }
 }
@@ -172,12 +117,12 @@ impl DeferredInputs {
         self.bytes >= DEFERRED_BYTES_MAX
     }
 
-    pub(super) fn push(&mut self, mark: RingMark, waiting: Deferred<'_>) {
+    pub(super) fn push(&mut self, mark: RingMark, waiting: Deferred) {
         self.bytes += waiting.size();
-        self.entries.push_back((mark, waiting.kept()));
+        self.entries.push_back((mark, waiting));
     }
 
-    pub(super) fn pop(&mut self) -> Option<Deferred<'static>> {
+    pub(super) fn pop(&mut self) -> Option<Deferred> {
         let (_, waiting) = self.entries.pop_front()?;
         self.bytes -= waiting.size();
         Some(waiting)
@@ -207,9 +152,9 @@ mod tests {
             let input = Deferred::Bytes {
                 session: SessionKey::NONE,
                 channel: ChannelId(u32::try_from(number).expect("few")),
-                bytes: Cow::Borrowed(&bytes),
+                bytes: bytes.clone(),
                 at: Time::ZERO,
-                runs: Cow::Borrowed(&[]),
+                runs: Vec::new(),
             };
             deferred.push(mark, input);
         }

@@ -4,10 +4,9 @@ use std::net::IpAddr;
 
 use measure::tester;
 use net::batch::ReceivedDatagram;
-use session::{Arrival, MediaEvent, SinkId, Sinks};
+use session::{Arrival, Input, MediaEvent, SinkId, Sinks};
 
 use super::ids::SessionKey;
-use super::pending_inputs::Pending;
 use super::populations::Populations;
 use super::runtime::Runtime;
 
@@ -45,7 +44,7 @@ pub(super) fn count_foreign(
         && !std::mem::replace(is_known, true)
     {
         let event = MediaEvent::Foreign { from };
-        runtime.inbox.push(session, Pending::Media { sink, event });
+        runtime.inbox.push(session, Input::Media { sink, event });
     }
 }
 
@@ -70,8 +69,8 @@ impl MediaCounter<'_> {
         let recorder = self.populations.recorder_at(population, arrival.at);
         let event = self.sinks.packet(sink, &arrival, recorder);
         if let Some(event) = event {
-            let pending = Pending::Media { sink, event };
-            self.runtime.inbox.push(session, pending);
+            let input = Input::Media { sink, event };
+            self.runtime.inbox.push(session, input);
         }
         event.is_some()
     }

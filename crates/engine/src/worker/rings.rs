@@ -13,14 +13,13 @@ use kit::metrics as clients;
 use measure::{Time, tester};
 use net::prefetch;
 use net::ring::{CapturedDatagram, Family, PacketHandler, PacketRing, RingPacket, RingSettings};
-use session::{Arrival, MediaFilter, SinkId};
+use session::{Arrival, Input, MediaFilter, SinkId};
 
 use super::config::RingPlan;
 use super::connections::SegmentTimes;
 use super::deferred::{DeferredInputs, RingMark};
 use super::ids::SessionKey;
 use super::media_counter::{MediaCounter, count_foreign};
-use super::pending_inputs::Pending;
 use super::readiness::Readiness;
 use super::runtime::Runtime;
 
@@ -398,7 +397,7 @@ impl PortAssignment {
             if let Some(event) = event {
                 runtime.inbox.push(
                     self.session,
-                    Pending::Media {
+                    Input::Media {
                         sink: self.sink,
                         event,
                     },

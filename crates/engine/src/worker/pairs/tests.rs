@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use measure::Recorder;
 use protocols::RTSP_PROTOCOL;
-use session::{Arrival, MediaEvent, Sink, Sinks};
+use session::{Arrival, Input, MediaEvent, Sink, Sinks};
 
 use super::super::ids::{ClientIds, RunnerPlace};
 use super::super::pending_inputs::Pending;
@@ -175,7 +175,7 @@ fn session_is_notified_of_the_first_foreign_datagram() {
     }
     assert_eq!(bench.foreign(), 3);
     let pending = bench.runtime.inbox.pop();
-    let Some((key, Pending::Media { event, .. })) = pending else {
+    let Some((key, Pending::Input(Input::Media { event, .. }))) = pending else {
         panic!("it is told");
     };
     let stranger = from(9, 7).ip();

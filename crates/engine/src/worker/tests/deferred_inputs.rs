@@ -1,7 +1,5 @@
 //! Test of the release of deferred inputs.
 
-use std::borrow::Cow;
-
 use crossbeam_channel::bounded;
 use net::ring::Family;
 
@@ -81,9 +79,9 @@ fn deferred_inputs_are_released_in_order_and_in_parts() {
         let waiting = Deferred::Bytes {
             session,
             channel: ChannelId(0),
-            bytes: Cow::Owned(bytes),
+            bytes,
             at: Time::ZERO,
-            runs: Cow::Borrowed(&[]),
+            runs: Vec::new(),
         };
         let rings = worker.rings.as_mut().expect("a ring");
         rings.deferred.push(mark, waiting);

@@ -4,14 +4,13 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use measure::tester;
-use session::{ChannelError, ChannelId, Open, ReadTiming, SinkId, SocketMedia, Transmit};
+use session::{ChannelError, ChannelId, Input, Open, ReadTiming, SinkId, SocketMedia, Transmit};
 
 use crate::worker::Worker;
 use crate::worker::datagrams::{DatagramRequest, MediaPath, RingEnd};
 use crate::worker::error_mapping::channel_error;
 use crate::worker::ids::SessionKey;
 use crate::worker::pairs::{MulticastOutput, OpenedPair, PairRequest};
-use crate::worker::pending_inputs::Pending;
 use crate::worker::rings::RingPort;
 use crate::worker::sessions::{Channel, Peer};
 
@@ -166,7 +165,7 @@ impl Worker {
             let local = SocketAddr::new(any, local_port);
             match self.open_single(key, channel, local, Some(peer), reading, media) {
                 Ok(local) => {
-                    let opened = Pending::Opened {
+                    let opened = Input::Opened {
                         channel,
                         local,
                         remote: Some(peer),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kit::metrics as clients;
 use net::tls::{Fault, TlsLayer};
-use session::{ChannelError, ChannelId, CloseReason, ExchangeEnded, TlsError};
+use session::{ChannelError, ChannelId, CloseReason, ExchangeEnded, Input, TlsError};
 
 use crate::network::resolver::ResolverAnswer;
 use crate::worker::Worker;
@@ -15,7 +15,6 @@ use crate::worker::error_mapping::{channel_error, tls_error};
 use crate::worker::exchanges::around;
 use crate::worker::ids::SessionKey;
 use crate::worker::name_cache::{HostLookup, PendingLookup, SocketKind};
-use crate::worker::pending_inputs::Pending;
 use crate::worker::sessions::Channel;
 use crate::worker::timers::Task;
 
@@ -172,7 +171,7 @@ impl Worker {
                 if let Some(slot) = self.slot(key) {
                     slot.set_channel(channel, Channel::Stream(index));
                 }
-                let opened = Pending::Opened {
+                let opened = Input::Opened {
                     channel,
                     local: NOWHERE,
                     remote: None,
@@ -209,7 +208,7 @@ impl Worker {
         self.count_refused(error);
         if let Some(slot) = self.slot(key) {
             slot.forget_channel(channel);
-            let failed = Pending::OpenFailed { channel, error };
+            let failed = Input::OpenFailed { channel, error };
             self.runtime.inbox.push(key, failed);
         }
     }

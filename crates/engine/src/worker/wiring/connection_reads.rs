@@ -15,7 +15,6 @@ use crate::worker::error_mapping::channel_error;
 use crate::worker::exchanges::around;
 use crate::worker::ids::{ACCEPTED, SessionKey, SocketId};
 use crate::worker::listeners::Accepting;
-use crate::worker::pending_inputs::Pending;
 use crate::worker::sessions::Channel;
 use crate::worker::timers::Task;
 
@@ -145,7 +144,7 @@ impl Worker {
                 local,
                 remote,
             } => {
-                let opened = Pending::Opened {
+                let opened = Input::Opened {
                     channel,
                     local,
                     remote: Some(remote),
@@ -442,7 +441,7 @@ impl Worker {
                     return self.lose_stream(index, CloseReason::Reset);
                 };
                 stream.state = State::Open { session, channel };
-                let opened = Pending::Opened {
+                let opened = Input::Opened {
                     channel,
                     local,
                     remote: Some(remote),

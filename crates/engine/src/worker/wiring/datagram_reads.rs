@@ -13,7 +13,6 @@ use crate::worker::datagrams::{Owner, Routed};
 use crate::worker::ids::{ACCEPTED, SessionKey, SocketId};
 use crate::worker::media_counter::counting;
 use crate::worker::pairs::Disposition;
-use crate::worker::pending_inputs::Pending;
 use crate::worker::receiving::{BatchUse, ReceiveOutcome};
 use crate::worker::sessions::{Channel, Slot};
 
@@ -90,8 +89,8 @@ impl Worker {
             ReceiveOutcome::Nothing => false,
             ReceiveOutcome::NobodyThere(key, channel) => {
                 self.close_channel(key, channel);
-                let how = CloseReason::Reset;
-                let closed = Pending::Closed { channel, how };
+                let reason = CloseReason::Reset;
+                let closed = Input::Closed { channel, reason };
                 self.runtime.inbox.push(key, closed);
                 false
             }

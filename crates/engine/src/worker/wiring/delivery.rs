@@ -1,6 +1,5 @@
 //! Delivery of received data to sessions, immediately or after the packet ring has caught up.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use measure::{ArrivalRun, Time, tester};
@@ -11,7 +10,6 @@ use crate::worker::connections::SegmentTimes;
 use crate::worker::deferred::{Deferred, RingMark};
 use crate::worker::ids::SessionKey;
 use crate::worker::media_counter::counting;
-use crate::worker::pending_inputs::Pending;
 use crate::worker::sessions::Channel;
 
 /// Maximum time of releasing deferred inputs before the loop goes on and comes back to them.
@@ -76,7 +74,7 @@ impl Worker {
             && let Some(rings) = &mut self.rings
             && let Some(waiting) = rings.deferred.pop()
         {
-            self.deliver_deferred(&waiting);
+            self.deliver_deferred(waiting);
             self.deliver_pending();
             if self.runtime.clock.now() >= end {
                 break;
@@ -95,19 +93,20 @@ impl Worker {
         while let Some(rings) = &mut self.rings
             && let Some(waiting) = rings.deferred.pop()
         {
-            self.deliver_deferred(&waiting);
+            self.deliver_deferred(waiting);
         }
     }
 
-    fn deliver_deferred(&mut self, waiting: &Deferred<'_>) {
-        match *waiting {
+    fn deliver_deferred(&mut self, waiting: Deferred) {
+        match waiting {
             Deferred::Bytes {
                 session,
                 channel,
-                ref bytes,
+                bytes,
                 at,
-                ref runs,
+                runs,
             } => {
+                let (bytes, runs) = (&bytes, &runs);
                 let input = Input::Bytes {
                     channel,
                     bytes,
@@ -121,9 +120,10 @@ impl Worker {
                 channel,
                 port,
                 from,
-                ref bytes,
+                bytes,
                 at,
             } => {
+                let bytes = &bytes;
                 let alone = [Datagram { from, at, bytes }];
                 let input = match port {
                     Some(port) => Input::Datagram {
@@ -143,11 +143,10 @@ impl Worker {
             Deferred::Closed {
                 session,
                 channel,
-                how,
+                reason,
             } => {
-                self.runtime
-                    .inbox
-                    .push(session, Pending::Closed { channel, how });
+                let closed = Input::Closed { channel, reason };
+                self.runtime.inbox.push(session, closed);
             }
             Deferred::End {
                 place,
@@ -202,15 +201,15 @@ impl Worker {
         self.mark()
     }
 
-    fn defer(&mut self, mark: RingMark, waiting: Deferred<'_>) {
+    fn defer(&mut self, mark: RingMark, waiting: Deferred) {
         if let Some(rings) = &mut self.rings {
             rings.deferred.push(mark, waiting);
         }
     }
 
-    fn deliver_or_defer(&mut self, mark: Option<RingMark>, waiting: Deferred<'_>) {
+    fn deliver_or_defer(&mut self, mark: Option<RingMark>, waiting: Deferred) {
         match mark {
-            None => self.deliver_deferred(&waiting),
+            None => self.deliver_deferred(waiting),
             Some(mark) => self.defer(mark, waiting),
         }
     }
@@ -228,14 +227,27 @@ impl Worker {
         // Inputs that begin a stream are not deferred.
         let started = self.slot(session).is_some_and(|slot| slot.has_media());
         let mark = started.then(|| self.deferral_mark(session)).flatten();
-        let bytes = Deferred::Bytes {
-            session,
-            channel,
-            bytes: Cow::Borrowed(bytes),
-            at,
-            runs: Cow::Borrowed(runs),
-        };
-        self.deliver_or_defer(mark, bytes);
+        match mark {
+            None => {
+                let input = Input::Bytes {
+                    channel,
+                    bytes,
+                    at,
+                    runs,
+                };
+                self.deliver(session, input);
+            }
+            Some(mark) => {
+                let waiting = Deferred::Bytes {
+                    session,
+                    channel,
+                    bytes: bytes.to_vec(),
+                    at,
+                    runs: runs.to_vec(),
+                };
+                self.defer(mark, waiting);
+            }
+        }
     }
 
     /// Delivers or defers a datagram that no sink counts.
@@ -246,16 +258,26 @@ impl Worker {
         port: Port,
         datagram: &net::batch::ReceivedDatagram<'_>,
     ) {
-        let mark = self.deferral_mark(session);
-        let datagram = Deferred::Datagram {
+        let (from, bytes, at) = (datagram.from, datagram.bytes, datagram.at);
+        let Some(mark) = self.deferral_mark(session) else {
+            let input = Input::Datagram {
+                channel,
+                port,
+                from,
+                bytes,
+                at,
+            };
+            return self.deliver(session, input);
+        };
+        let waiting = Deferred::Datagram {
             session,
             channel,
             port: Some(port),
-            from: datagram.from,
-            bytes: Cow::Borrowed(datagram.bytes),
-            at: datagram.at,
+            from,
+            bytes: bytes.to_vec(),
+            at,
         };
-        self.deliver_or_defer(mark, datagram);
+        self.defer(mark, waiting);
     }
 
     /// Delivers or defers datagrams of a single socket that no sink counts. They are deferred only
@@ -284,7 +306,7 @@ impl Worker {
                 channel,
                 port: None,
                 from: datagram.from,
-                bytes: Cow::Borrowed(datagram.bytes),
+                bytes: datagram.bytes.to_vec(),
                 at: datagram.at,
             };
             self.defer(mark, waiting);
@@ -296,13 +318,13 @@ impl Worker {
         &mut self,
         session: SessionKey,
         channel: ChannelId,
-        how: CloseReason,
+        reason: CloseReason,
     ) {
         let mark = self.deferral_mark(session);
         let closed = Deferred::Closed {
             session,
             channel,
-            how,
+            reason,
         };
         self.deliver_or_defer(mark, closed);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use measure::{Time, tester};
 use net::batch::Address;
 use session::exchange::Exchange;
-use session::{ChannelId, CloseReason, FlowId, Note, Open, Outcome, Output, Port};
+use session::{ChannelId, CloseReason, FlowId, Input, Note, Open, Outcome, Output, Port};
 
 use crate::messages::WorkerReport;
 use crate::worker::Worker;
@@ -16,7 +16,6 @@ use crate::worker::exchanges::around;
 use crate::worker::ids::{FlowSender, SessionKey, SocketId};
 use crate::worker::name_cache::SocketKind;
 use crate::worker::pacer::{FlowOwner, PacerEvents};
-use crate::worker::pending_inputs::Pending;
 use crate::worker::sessions::{Channel, Client, Peer};
 use crate::worker::topics::TOPICS_MAX;
 
@@ -179,12 +178,12 @@ impl Worker {
             self.count_refused(error);
         }
         let pending = match opened {
-            Ok(local) => Pending::Opened {
+            Ok(local) => Input::Opened {
                 channel,
                 local,
                 remote,
             },
-            Err(error) => Pending::OpenFailed { channel, error },
+            Err(error) => Input::OpenFailed { channel, error },
         };
         self.runtime.inbox.push(key, pending);
     }
@@ -261,7 +260,10 @@ impl Worker {
         while let Some((key, channel, how)) = self.exchanges.next_ended() {
             if let Some(slot) = self.slot(key) {
                 slot.forget_channel(channel);
-                let exchanged = Pending::Exchanged { channel, how };
+                let exchanged = Input::ExchangeEnded {
+                    channel,
+                    reason: how,
+                };
                 self.runtime.inbox.push(key, exchanged);
             }
         }
@@ -289,13 +291,7 @@ impl Worker {
         }
         slot.topics.push(name.clone());
         if let Some(message) = self.topics.subscribe(key, name.clone()) {
-            self.runtime.inbox.push(
-                key,
-                Pending::Told {
-                    topic: name,
-                    message,
-                },
-            );
+            self.runtime.inbox.push_message(key, name, message);
         }
     }
 
@@ -313,11 +309,9 @@ impl Worker {
             return;
         }
         for &key in self.topics.publish(name, message).unwrap_or_default() {
-            let pending = Pending::Told {
-                topic: name.clone(),
-                message: message.clone(),
-            };
-            self.runtime.inbox.push(key, pending);
+            self.runtime
+                .inbox
+                .push_message(key, name.clone(), message.clone());
         }
     }
 
@@ -378,7 +372,7 @@ impl Worker {
                 }
                 let sent_by = self.sending.interleave(flows, key, flow, socket);
                 if sent_by.is_none() {
-                    self.runtime.inbox.push(key, Pending::FlowEnded { flow });
+                    self.runtime.inbox.push(key, Input::FlowEnded { flow });
                 }
                 Ok(sent_by)
             }
@@ -395,7 +389,7 @@ impl Worker {
             Ok(None) => {}
             Err(error) => {
                 self.note("flow_not_sent", None, error.to_string());
-                self.runtime.inbox.push(key, Pending::FlowEnded { flow });
+                self.runtime.inbox.push(key, Input::FlowEnded { flow });
             }
         }
     }
@@ -455,7 +449,7 @@ impl Worker {
     /// not notified if the flow was stopped meanwhile, for example by a pause.
     fn end_flow(&mut self, key: SessionKey, flow: FlowId, sent_by: FlowSender) {
         if self.stop_flow(key, |&started| started == (flow, sent_by)) {
-            self.runtime.inbox.push(key, Pending::FlowEnded { flow });
+            self.runtime.inbox.push(key, Input::FlowEnded { flow });
         }
     }
 

@@ -270,13 +270,9 @@ impl Reception {
         let ports = PortRange::new(receive_path.ports())
             .with_receive_buffer(usize::try_from(tester.receive_buffer).unwrap_or(usize::MAX));
         let plan = WorkerPlan {
-            populations: plans,
             serving,
-            endpoints: Vec::new(),
             ring: receive_path.ring(&ports),
-            ports,
-            raised_priority: false,
-            realtime_pacer: false,
+            ..WorkerPlan::new(plans, ports)
         };
         let crew = WorkerPool::start(vec![plan], STOP_WITHIN, 1).map_err(in_words)?;
         let path = receive_path.name().to_owned();

@@ -9,11 +9,10 @@ use std::time::Duration;
 use kit::media::ts::flow::SentStream;
 use kit::metrics::CLIENTS;
 use kit::source::{DEFAULT_RATE, Destination, GroupSender, SourceSettings};
-use load::{Load, Shape, Share};
-use measure::{Catalogue, Pacing, Time, Totals, Window, tester};
+use measure::{Catalogue, Pacing, Totals, Window, tester};
 use mediagen::ts::looped_stream::LoopedStream;
 use net::{Clock, PortRange};
-use scenario::{Leave, Pick};
+use scenario::Pick;
 use session::{Interface, Outcome};
 
 use crate::control::Control;
@@ -23,7 +22,6 @@ use crate::messages::WorkerReport;
 use crate::modes::report_loop::{PoolReport, handle_reports};
 use crate::modes::serve::{PORTS, ReportFile};
 use crate::runner::clients::read_source;
-use crate::trace::Traced;
 use crate::worker::pool::{WorkerPlan, WorkerPool};
 use crate::worker::{ClientPlan, MakeClient, WorkerPopulation};
 
@@ -162,46 +160,24 @@ impl RunningSources {
         seed: u64,
     ) -> Result<RunningSources, EngineError> {
         let urls: Vec<String> = settings.iter().map(|s| s.target.to_string()).collect();
-        let load = Load {
-            shape: Shape::AtOnce {
-                clients: urls.len() as u64,
-            },
-            rejoin: false,
-            after: Duration::ZERO,
-        };
         let client: MakeClient = Arc::new(move |url, identity| {
             let own = settings.iter().find(|own| own.target.to_string() == url);
             let own = own.ok_or_else(|| format!("{url} is not to be sent to"))?;
             Ok(Box::new(GroupSender::new(own.clone(), identity.seed)))
         });
-        let plan = ClientPlan {
-            share: Share::new(&load, 0, 1),
-            urls,
-            pick: Pick::Own,
-            leave: Leave::AtEnd,
-            run_ends: Time::NEVER,
-            client,
-            // TLS is not used.
-            tls: Arc::new(net::tls::Client::new(net::tls::Trust {
-                accept_any: false,
-                authorities: None,
-            })),
-            traced: Traced::default(),
-            media: true,
-            sources: Vec::new(),
+        // TLS is not used.
+        let tls = Arc::new(net::tls::Client::new(net::tls::Trust {
+            accept_any: false,
+            authorities: None,
+        }));
+        let population = WorkerPopulation {
+            name: "source".to_owned(),
+            catalogue: CATALOGUE,
+            clients: Some(ClientPlan::at_once(urls, Pick::Own, client, tls)),
         };
         let duty = WorkerPlan {
-            populations: vec![WorkerPopulation {
-                name: "source".to_owned(),
-                catalogue: CATALOGUE,
-                clients: Some(plan),
-            }],
-            serving: Vec::new(),
-            endpoints: Vec::new(),
-            ports: PortRange::new(PORTS),
-            ring: None,
-            raised_priority: false,
             realtime_pacer: true,
+            ..WorkerPlan::new(vec![population], PortRange::new(PORTS))
         };
         let mut crew = WorkerPool::start(vec![duty], stop_timeout, seed)?;
         crew.begin(&clock);

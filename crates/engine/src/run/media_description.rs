@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
-use load::{Load, Shape, Share};
-use measure::Time;
 use measure::media::{self, DescribedUrl, Media, MediaDescription, Picking};
 use net::{Clock, PortRange};
 use protocols::RunContext;
@@ -17,7 +15,6 @@ use crate::control::Control;
 use crate::error::EngineError;
 use crate::messages::{ClientState, RunnerCommand, WorkerReport};
 use crate::runner::clients::{surroundings, tls};
-use crate::trace::Traced;
 use crate::worker::pool::{WorkerPlan, WorkerPool};
 use crate::worker::{ClientPlan, MakeClient, WorkerPopulation};
 
@@ -152,39 +149,19 @@ fn request_descriptions(
         if Instant::now() >= deadline {
             break;
         }
-        let load = Load {
-            shape: Shape::AtOnce {
-                clients: some.len() as u64,
-            },
-            rejoin: false,
-            after: Duration::ZERO,
-        };
+        let (client, tls) = (client.clone(), tls.clone());
         let plan = WorkerPopulation {
             name: population.name.clone(),
             catalogue: population.config.protocol().catalogue,
-            clients: Some(ClientPlan {
-                share: Share::new(&load, 0, 1),
-                urls: some.to_vec(),
-                pick: Pick::InTurn,
-                leave: Leave::AtEnd,
-                run_ends: Time::NEVER,
-                client: client.clone(),
-                tls: tls.clone(),
-                traced: Traced::default(),
-                media: true,
-                sources: Vec::new(),
-            }),
+            clients: Some(ClientPlan::at_once(
+                some.to_vec(),
+                Pick::InTurn,
+                client,
+                tls,
+            )),
         };
-        let duty = WorkerPlan {
-            populations: vec![plan],
-            serving: Vec::new(),
-            endpoints: Vec::new(),
-            // No media is received.
-            ports: PortRange::new(0..0),
-            ring: None,
-            raised_priority: false,
-            realtime_pacer: false,
-        };
+        // No media is received.
+        let duty = WorkerPlan::new(vec![plan], PortRange::new(0..0));
         let mut pool = WorkerPool::start(vec![duty], STOP_WITHIN, seed)?;
         pool.begin(&Clock::start());
         collect_answers(&mut answers, &pool, deadline, control);

@@ -65,6 +65,21 @@ pub(crate) struct WorkerPlan {
     pub(crate) realtime_pacer: bool,
 }
 
+impl WorkerPlan {
+    /// Plan without servers and without a packet ring, for a worker of usual priority.
+    pub(crate) fn new(populations: Vec<WorkerPopulation>, ports: PortRange) -> WorkerPlan {
+        WorkerPlan {
+            populations,
+            serving: Vec::new(),
+            endpoints: Vec::new(),
+            ports,
+            ring: None,
+            raised_priority: false,
+            realtime_pacer: false,
+        }
+    }
+}
+
 /// Configuration of a worker; can be sent to its thread.
 pub(crate) struct Config {
     pub(crate) plan: WorkerPlan,

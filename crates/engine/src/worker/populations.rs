@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kit::metrics as clients;
-use load::{Action, Share};
+use load::{Action, Load, Shape, Share};
 use measure::{Catalogue, Recorder, Time, Window, health, tester};
 use protocols::ClientIdentity;
 use scenario::{Leave, Pick};
@@ -49,6 +49,35 @@ pub(crate) struct ClientPlan {
 const ENDS_TOGETHER: Duration = Duration::from_secs(1);
 
 impl ClientPlan {
+    /// Plan with one client for each URL. All start at once, on the only worker, and stay until
+    /// the end.
+    pub(crate) fn at_once(
+        urls: Vec<String>,
+        pick: Pick,
+        client: MakeClient,
+        tls: Arc<net::tls::Client>,
+    ) -> ClientPlan {
+        let load = Load {
+            shape: Shape::AtOnce {
+                clients: urls.len() as u64,
+            },
+            rejoin: false,
+            after: Duration::ZERO,
+        };
+        ClientPlan {
+            share: Share::new(&load, 0, 1),
+            urls,
+            pick,
+            leave: Leave::AtEnd,
+            run_ends: Time::NEVER,
+            client,
+            tls,
+            media: true,
+            sources: Vec::new(),
+            traced: Traced::default(),
+        }
+    }
+
     /// Returns the outcome of a client that was due at `due` and whose stream the server ended at
     /// `at`.
     fn ended_by_server(&self, due: Time, at: Time, in_order: bool, failure: Failure) -> Outcome {
@@ -394,7 +423,6 @@ mod tests {
     use std::time::Duration;
 
     use kit::viewer::{self, Delivery, ServedWell, Viewing};
-    use load::{Load, Shape};
     use protocols::RTSP_PROTOCOL;
 
     use super::super::ids::RunnerPlace;

@@ -12,6 +12,7 @@ use scenario::Scenario;
 
 use crate::error::EngineError;
 use crate::machine::since_1970;
+use crate::messages::RunnerCommand;
 use crate::options::Options;
 use crate::progress::{Finished, Progress};
 use crate::run::parts::header;
@@ -177,16 +178,8 @@ pub(crate) struct NewLevel {
     pub(crate) header: Header,
     /// End of the level, within it.
     pub(crate) ends: Time,
-    pub(crate) change: Change,
-}
-
-/// Change of the number of clients of a population.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Change {
-    pub(crate) population: usize,
-    pub(crate) begin: Time,
-    pub(crate) over: Duration,
-    pub(crate) clients: u64,
+    /// Changes the number of clients.
+    pub(crate) change: RunnerCommand,
 }
 
 impl RunningLevels<'_> {
@@ -248,7 +241,7 @@ impl RunningLevels<'_> {
             run_file,
             header,
             ends,
-            change: Change {
+            change: RunnerCommand::Extend {
                 population: self.population,
                 begin: begin + load.after,
                 over: load::last_start(load)

@@ -401,7 +401,7 @@ impl Datagrams {
     pub(super) fn refused(&mut self, index: usize, runtime: &mut Runtime) {
         if let Some(end) = self.ends.get_mut(index) {
             end.refused = true;
-            runtime.readiness.read_later(SocketId::Single(index));
+            runtime.read_later(SocketId::Single(index));
         }
     }
 

@@ -172,9 +172,8 @@ impl Exchanges {
         }
         let serial = worker.runtime.next_serial();
         let now = worker.runtime.clock.now();
-        let exchanges = &mut *self;
         let plan = exchange.plan();
-        let index = exchanges.handed_over.insert(RunningExchange {
+        let index = self.handed_over.insert(RunningExchange {
             exchange,
             connection,
             session: key,
@@ -189,10 +188,10 @@ impl Exchanges {
             paused: false,
         });
         stream.state = State::Exchange { exchange: index };
-        if exchanges.schedules.len() <= population {
-            exchanges.schedules.resize_with(population + 1, || None);
+        if self.schedules.len() <= population {
+            self.schedules.resize_with(population + 1, || None);
         }
-        exchanges.schedules[population]
+        self.schedules[population]
             .get_or_insert_with(|| (Schedule::new(plan.pace), plan))
             .0
             .add(
@@ -201,14 +200,11 @@ impl Exchanges {
                 derive_seed(&[worker.populations.seed(), serial]),
             );
         let recorder = worker.populations.recorder(population);
-        let mut cx = Exchanges::context(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
-        exchanges.handed_over[index].exchange.start(&mut cx);
+        let mut cx = Exchanges::context(&mut self.out, &mut self.scratch, recorder, now);
+        self.handed_over[index].exchange.start(&mut cx);
         self.send_out(worker, index);
         // Bytes that arrived after the last read were announced already.
-        worker
-            .runtime
-            .readiness
-            .read_later(SocketId::Connection(connection));
+        worker.runtime.read_later(SocketId::Connection(connection));
     }
 
     /// Sends the bytes that an exchange has added, and queues what the connection does not take.
@@ -305,36 +301,34 @@ impl Exchanges {
         planned: Time,
         now: Time,
     ) {
-        let exchanges = &mut *self;
-        let Some(own) = exchanges.handed_over.get_mut(index) else {
+        let Some(own) = self.handed_over.get_mut(index) else {
             return;
         };
         let Some(stream) = worker.connections.get_mut(own.connection) else {
             return;
         };
         let recorder = worker.populations.recorder(population);
-        let mut cx = Exchanges::context(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
+        let mut cx = Exchanges::context(&mut self.out, &mut self.scratch, recorder, now);
         own.exchange.write_planned(&mut cx);
         if cx.out.is_empty() {
             return;
         }
         match stream.send_message(cx.out) {
             Ok(true) => {
-                exchanges.taken = true;
+                self.taken = true;
                 if own.exchange.planned_sent(planned, &mut cx) != NextStep::Continue {
                     // Not immediately, because the schedule is being processed.
-                    exchanges.later.push(Reverse((now, index, own.serial)));
+                    self.later.push(Reverse((now, index, own.serial)));
                 }
             }
             Ok(false) => own.exchange.planned_dropped(cx.recorder),
-            Err(_) => exchanges.broken.push(own.connection),
+            Err(_) => self.broken.push(own.connection),
         }
     }
 
     fn do_later(&mut self, worker: &mut ExchangeWorker<'_>, index: usize, serial: u64) {
         let now = worker.runtime.clock.now();
-        let exchanges = &mut *self;
-        let Some(own) = exchanges
+        let Some(own) = self
             .handed_over
             .get_mut(index)
             .filter(|own| own.serial == serial)
@@ -343,7 +337,7 @@ impl Exchanges {
         };
         own.armed = Time::NEVER;
         let recorder = worker.populations.recorder(own.population);
-        let mut cx = Exchanges::context(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
+        let mut cx = Exchanges::context(&mut self.out, &mut self.scratch, recorder, now);
         let after = own.exchange.run_scheduled(&mut cx);
         let connection = own.connection;
         if self.send_out(worker, index) {
@@ -427,10 +421,7 @@ impl Exchanges {
                         break;
                     }
                     if turn >= READS_A_TURN {
-                        worker
-                            .runtime
-                            .readiness
-                            .read_later(SocketId::Connection(connection));
+                        worker.runtime.read_later(SocketId::Connection(connection));
                         break;
                     }
                 }
@@ -531,11 +522,10 @@ impl Exchanges {
         at: Time,
     ) -> bool {
         let now = worker.runtime.clock.now();
-        let exchanges = &mut *self;
-        let own = &mut exchanges.handed_over[index];
+        let own = &mut self.handed_over[index];
         let connection = own.connection;
         let recorder = worker.populations.recorder(own.population);
-        let mut cx = Exchanges::context(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
+        let mut cx = Exchanges::context(&mut self.out, &mut self.scratch, recorder, now);
         // An exchange that is about to end starts nothing new.
         let after = own.exchange.received(bytes, at, &mut cx);
         let after = match after {
@@ -622,14 +612,10 @@ impl Exchanges {
         let State::Exchange { exchange: index } = stream.state else {
             return;
         };
-        let exchanges = &mut *self;
-        let own = &mut exchanges.handed_over[index];
+        let own = &mut self.handed_over[index];
         let waiting = own.exchange.backlog().max(stream.queued());
         if own.paused && waiting <= BACKLOG_MAX {
-            worker
-                .runtime
-                .readiness
-                .read_later(SocketId::Connection(connection));
+            worker.runtime.read_later(SocketId::Connection(connection));
         }
         if !own.finishing || waiting > 0 {
             return;
@@ -638,11 +624,11 @@ impl Exchanges {
         if waits && worker.runtime.clock.now() < own.patience {
             return;
         }
-        exchanges.out.clear();
-        own.exchange.write_close(&mut exchanges.out);
-        if !exchanges.out.is_empty() {
+        self.out.clear();
+        own.exchange.write_close(&mut self.out);
+        if !self.out.is_empty() {
             // A broken connection is detected by reading it.
-            let _ = stream.send_all(&exchanges.out);
+            let _ = stream.send_all(&self.out);
             if stream.queued() > 0 {
                 return;
             }
@@ -743,11 +729,9 @@ impl Exchanges {
                 continue;
             }
             self.take_up_acknowledged(worker, index);
-            let exchanges = &mut *self;
-            let own = &mut exchanges.handed_over[index];
+            let own = &mut self.handed_over[index];
             let recorder = worker.populations.recorder(own.population);
-            let mut cx =
-                Exchanges::context(&mut exchanges.out, &mut exchanges.scratch, recorder, now);
+            let mut cx = Exchanges::context(&mut self.out, &mut self.scratch, recorder, now);
             let after = own.exchange.check_timeouts(&mut cx);
             if self.send_out(worker, index) && after == NextStep::Finish {
                 self.finish(worker, index);

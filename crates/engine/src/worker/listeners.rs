@@ -91,7 +91,7 @@ impl Listeners {
             return Accepting::Nothing;
         };
         if number >= ACCEPTED_A_TURN {
-            runtime.readiness.read_later(SocketId::Listener(index));
+            runtime.read_later(SocketId::Listener(index));
             return Accepting::Nothing;
         }
         match listener.accept() {

@@ -154,7 +154,7 @@ impl ReceivingSocket {
         // If polling is refused, batched reads go on: rare reads are better than none.
         self.in_batches = runtime.readiness.poll(&mut self.udp, id).is_err();
         self.was_fast = true;
-        runtime.readiness.read_later(id);
+        runtime.read_later(id);
     }
 }
 

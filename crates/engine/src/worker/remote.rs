@@ -168,14 +168,8 @@ pub(crate) struct RemoteWorker {
     path: String,
 }
 
-/// Message to its thread.
-enum ReportTarget {
-    /// Report channel and worker number.
-    WorkerReport {
-        worker: u32,
-        reports: Sender<WorkerReport>,
-    },
-}
+/// Worker number and report channel.
+type ReportTarget = (u32, Sender<WorkerReport>);
 
 impl fmt::Display for RemoteWorker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -342,9 +336,7 @@ impl RemoteWorker {
         worker: u32,
         reports: Sender<WorkerReport>,
     ) -> Option<JoinHandle<()>> {
-        let _ = self
-            .orders
-            .send(ReportTarget::WorkerReport { worker, reports });
+        let _ = self.orders.send((worker, reports));
         self.thread.take()
     }
 
@@ -451,15 +443,11 @@ struct ReceiverReader {
 
 impl ReceiverReader {
     fn run(mut self, address: SocketAddr) {
-        let mut to: Option<(u32, Sender<WorkerReport>)> = None;
+        let mut to: Option<ReportTarget> = None;
         let result = self.listen(&mut to);
         if to.is_none() {
             // The connection was lost before the run began.
-            to = self
-                .inbox
-                .recv()
-                .ok()
-                .map(|ReportTarget::WorkerReport { worker, reports }| (worker, reports));
+            to = self.inbox.recv().ok();
         }
         if let Some((worker, reports)) = to {
             let error = result
@@ -469,14 +457,12 @@ impl ReceiverReader {
         }
     }
 
-    fn listen(&mut self, to: &mut Option<(u32, Sender<WorkerReport>)>) -> Result<(), String> {
+    fn listen(&mut self, to: &mut Option<ReportTarget>) -> Result<(), String> {
         let (mut last_received, mut last_sent) = (Instant::now(), Instant::now());
         loop {
             if to.is_none() {
                 match self.inbox.try_recv() {
-                    Ok(ReportTarget::WorkerReport { worker, reports }) => {
-                        *to = Some((worker, reports))
-                    }
+                    Ok(target) => *to = Some(target),
                     Err(TryRecvError::Empty) => {}
                     Err(TryRecvError::Disconnected) => return Ok(()),
                 }

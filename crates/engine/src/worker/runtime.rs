@@ -7,7 +7,7 @@ use crossbeam_channel::Sender;
 use measure::{Recorder, Time, tester};
 use net::{Clock, Waker};
 
-use super::ids::SessionKey;
+use super::ids::{SessionKey, SocketId};
 use super::notes::Notes;
 use super::pending_inputs::PendingInputs;
 use super::readiness::Readiness;
@@ -54,6 +54,11 @@ impl Runtime {
     /// Returns the number that the next call of [`Runtime::next_serial`] will return.
     pub(super) fn coming_serial(&self) -> u64 {
         self.serial + 1
+    }
+
+    /// Marks a socket for reading in the next iteration, as [`Readiness::read_later`].
+    pub(super) fn read_later(&mut self, id: SocketId) {
+        self.readiness.read_later(id);
     }
 
     /// Records `datagrams` dropped at a socket for lack of buffer space, `each` of them for every

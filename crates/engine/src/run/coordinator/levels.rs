@@ -6,9 +6,8 @@ use super::Coordinator;
 use super::figures::Figures;
 use super::runners::RunnerJudges;
 use crate::error::EngineError;
-use crate::messages::RunnerCommand;
 use crate::progress::Progress;
-use crate::run::levels::{Change, Level, RunningLevels};
+use crate::run::levels::{Level, RunningLevels};
 use crate::run::ownership;
 use crate::run::sources::Sources;
 
@@ -61,18 +60,7 @@ impl<'a> Coordinator<'a> {
         let runners = self.crew.summaries();
         let warm_up_windows = self.figures.warm_up_windows;
         self.runners = RunnerJudges::new(self.scenario, &runners, warm_up_windows);
-        let Change {
-            population,
-            begin,
-            over,
-            clients,
-        } = new.change;
-        self.crew.send(&RunnerCommand::Extend {
-            population,
-            begin,
-            over,
-            clients,
-        });
+        self.crew.send(&new.change);
         Ok(())
     }
 

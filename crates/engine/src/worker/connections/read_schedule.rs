@@ -143,7 +143,7 @@ impl Connections {
             EarlyRead::Full => WantedRead::All,
             EarlyRead::Ended | EarlyRead::Broken => {
                 stream.ended = true;
-                runtime.readiness.read_later(SocketId::Connection(index));
+                runtime.read_later(SocketId::Connection(index));
                 wanted
             }
         })

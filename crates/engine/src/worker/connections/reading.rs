@@ -116,7 +116,7 @@ impl Connections {
             if matches!(stream.state, State::TlsHandshake { .. }) {
                 self.handshakes += 1;
                 if self.handshakes > HANDSHAKES_A_TURN {
-                    runtime.readiness.read_later(SocketId::Connection(place));
+                    runtime.read_later(SocketId::Connection(place));
                     return Step::Done;
                 }
             }
@@ -216,7 +216,7 @@ impl Connections {
             return false;
         }
         if reading.reads >= READS_A_TURN {
-            runtime.readiness.read_later(SocketId::Connection(place));
+            runtime.read_later(SocketId::Connection(place));
             return false;
         }
         true

@@ -110,7 +110,7 @@ impl Worker {
             }
             self.deliver_pending();
         }
-        self.runtime.readiness.read_later(id);
+        self.runtime.read_later(id);
     }
 
     /// Reads one socket of a pair.
@@ -216,7 +216,7 @@ impl Worker {
             })
         });
         if holds_more {
-            self.runtime.readiness.read_later(id);
+            self.runtime.read_later(id);
         }
         self.groups.was_read(end, &brought, &mut self.runtime);
     }
@@ -313,7 +313,7 @@ impl Worker {
         let id = SocketId::Single(place);
         if self.batches.is_delivering(BatchUse::Single) {
             // The socket is read in the next iteration.
-            self.runtime.readiness.read_later(id);
+            self.runtime.read_later(id);
             return false;
         }
         self.receive(id, BatchUse::Single, |worker, batch| {

@@ -14,6 +14,7 @@ use net::namespace::InterfaceConfig;
 use scenario::{
     Network, PlacedLink, Scenario, VETH_CLIENTS, VETH_SERVER, VETH_SERVER_ADDRESS, VETH_SOURCES,
 };
+use session::Interface;
 
 use crate::error::EngineError;
 use crate::link::placed::{LinkEnd, Links};
@@ -233,6 +234,14 @@ fn congestion_hint(name: &str, error: &io::Error) -> String {
              net.ipv4.tcp_allowed_congestion_control=\"{allowed} {name}\"`"
         ),
         _ => format!("this kernel has {available}; load others as a module, such as tcp_{name}"),
+    }
+}
+
+/// The network interface that a scenario or a session names.
+pub(crate) fn multicast_interface(interface: Interface) -> net::multicast::Interface {
+    match interface {
+        Interface::Address(address) => net::multicast::Interface::WithAddress(address),
+        Interface::Name(name) => net::multicast::Interface::Named(name),
     }
 }
 

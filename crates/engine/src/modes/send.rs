@@ -21,6 +21,7 @@ use crate::machine::since_1970;
 use crate::messages::WorkerReport;
 use crate::modes::report_loop::{PoolReport, handle_reports};
 use crate::modes::serve::{PORTS, ReportFile};
+use crate::network::multicast_interface;
 use crate::runner::clients::read_source;
 use crate::worker::pool::{WorkerPlan, WorkerPool};
 use crate::worker::{ClientPlan, MakeClient, WorkerPopulation};
@@ -252,10 +253,7 @@ pub(crate) fn settings(
     let wall_clock = since_1970(clock);
     let settings = streams.iter().enumerate().map(|(index, stream)| {
         let target = stream.target;
-        let interface = stream.interface.clone().map(|interface| match interface {
-            Interface::Address(address) => net::multicast::Interface::WithAddress(address),
-            Interface::Name(name) => net::multicast::Interface::Named(name),
-        });
+        let interface = stream.interface.clone().map(multicast_interface);
         let failed = || EngineError::system(format!("cannot send to {target}"));
         let local = net::multicast::source_address_to(target.group, interface.as_ref());
         let local: IpAddr = local.map_err(failed())?;

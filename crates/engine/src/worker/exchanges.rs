@@ -263,10 +263,8 @@ impl Exchanges {
                 Step::Send(index, planned) => {
                     self.send_planned(worker, population, index as usize, planned, now);
                     if !schedule.is_in_rounds() {
-                        worker
-                            .runtime
-                            .tester
-                            .record(tester::SEND_LATENESS, now.since(planned).as_nanos() as u64);
+                        let late = now.since(planned).as_nanos() as u64;
+                        worker.runtime.tester.record(tester::SEND_LATENESS, late);
                     }
                     now = worker.runtime.clock.now();
                     if now >= until {
@@ -275,10 +273,8 @@ impl Exchanges {
                 }
                 Step::RoundBegins(planned) => {
                     self.taken = false;
-                    worker
-                        .runtime
-                        .tester
-                        .record(tester::SEND_LATENESS, now.since(planned).as_nanos() as u64);
+                    let late = now.since(planned).as_nanos() as u64;
+                    worker.runtime.tester.record(tester::SEND_LATENESS, late);
                 }
                 Step::RoundEnded(began) => {
                     let recorder = worker.populations.recorder(population);

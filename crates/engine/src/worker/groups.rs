@@ -23,6 +23,7 @@ use super::ids::{SessionKey, SocketId};
 use super::media_counter::MediaCounter;
 use super::receiving::{ReceiveOutcome, ReceivingSocket};
 use super::runtime::Runtime;
+use crate::network::multicast_interface;
 
 /// One socket of the pair of a group.
 struct GroupEnd {
@@ -145,18 +146,16 @@ impl Groups {
             return Err(ChannelError::Other(0));
         };
         // Source address of sent datagrams; otherwise an address of the interface.
-        let (interface, from) = match interface {
-            Interface::Address(address) => {
-                (net::multicast::Interface::WithAddress(address), address)
-            }
-            Interface::Name(name) => (net::multicast::Interface::Named(name), group),
+        let from = match interface {
+            Interface::Address(address) => address,
+            Interface::Name(_) => group,
         };
         let from = match group {
             _ if from.is_ipv4() == group.is_ipv4() && !from.is_multicast() => from,
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let interface = interface
+        let interface = multicast_interface(interface)
             .index()
             .map_err(|error| membership_error(&error))?;
         sources.sort_unstable();

@@ -98,6 +98,14 @@ impl SocketId {
     /// A token that belongs to no socket.
     pub(super) const NONE: usize = KINDS - 2;
 
+    /// One socket of a pair.
+    pub(super) fn of_pair(place: usize, shared: bool) -> SocketId {
+        match shared {
+            true => SocketId::Shared(place),
+            false => SocketId::Pair(place),
+        }
+    }
+
     /// Returns the poll token of the socket.
     pub(super) fn token(self) -> Token {
         let (kind, place) = match self {

@@ -20,6 +20,7 @@ use super::media_counter::{MediaCounter, count_foreign};
 use super::receiving::{ReceiveOutcome, ReceivingSocket};
 use super::runtime::Runtime;
 use super::sessions::Peer;
+use crate::network::multicast_interface;
 use crate::trace::Tracer;
 
 /// One socket of a pair of UDP sockets that belongs to one session.
@@ -60,9 +61,13 @@ impl SharedEnd {
     }
 }
 
-/// How datagrams to multicast groups are sent: their TTL, and the interface if it is not that of
-/// the source address.
-pub(super) type MulticastOutput = (u8, Option<Interface>);
+/// How datagrams to multicast groups are sent.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct MulticastOutput {
+    pub(super) ttl: u8,
+    /// Interface; `None` for that of the source address.
+    pub(super) interface: Option<Interface>,
+}
 
 /// The pairs of UDP ports of a worker.
 pub(super) struct Pairs {
@@ -548,21 +553,14 @@ fn add_pair<T>(
 }
 
 /// Sets TTL and interface for datagrams that a pair sends to multicast groups.
-fn send_to_groups(
-    pair: &Pair,
-    local: IpAddr,
-    (hops, interface): &MulticastOutput,
-) -> io::Result<()> {
-    let index = match interface {
-        Some(Interface::Name(name)) => Some(net::multicast::Interface::Named(name.clone())),
-        Some(Interface::Address(address)) => Some(net::multicast::Interface::WithAddress(*address)),
-        None if local.is_unspecified() => None,
-        None => Some(net::multicast::Interface::WithAddress(local)),
-    };
+fn send_to_groups(pair: &Pair, local: IpAddr, output: &MulticastOutput) -> io::Result<()> {
+    let named = output.interface.clone();
+    let own = Some(local).filter(|local| !local.is_unspecified());
+    let interface = named.or(own.map(Interface::Address));
     // With index 0, the routes decide.
-    let index = index.map_or(Ok(0), |interface| interface.index())?;
+    let index = interface.map_or(Ok(0), |interface| multicast_interface(interface).index())?;
     for socket in [&pair.media, &pair.control] {
-        net::multicast::set_outgoing_interface(socket, local, index, *hops)?;
+        net::multicast::set_outgoing_interface(socket, local, index, output.ttl)?;
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ use crate::worker::exchanges::around;
 use crate::worker::ids::{FlowSender, SessionKey, SocketId};
 use crate::worker::name_cache::SocketKind;
 use crate::worker::pacer::{FlowOwner, PacerEvents};
+use crate::worker::pairs::MulticastOutput;
 use crate::worker::sessions::{Channel, Client, Peer};
 use crate::worker::topics::TOPICS_MAX;
 
@@ -171,7 +172,10 @@ impl Worker {
                 local,
                 interface,
                 ttl,
-            } => self.open_shared(key, channel, local, Some((ttl, interface))),
+            } => {
+                let outward = MulticastOutput { ttl, interface };
+                self.open_shared(key, channel, local, Some(outward))
+            }
             Open::Multicast { .. } => self.join_group(key, channel, open),
         };
         if let Err(error) = opened {
@@ -192,14 +196,14 @@ impl Worker {
         let Some(state) = self.sessions.channel(key, channel) else {
             return;
         };
-        match state {
+        let sent = match state {
             Channel::Stream(place) => match self.connections.send_control(place, bytes) {
-                Queued::Sent => {}
+                Queued::Sent => true,
                 Queued::Full => {
-                    self.runtime.tester.add(tester::SENDS_FAILED, 1);
                     self.lose_stream(place, CloseReason::SendQueueFull);
+                    false
                 }
-                Queued::Broken => self.lose_stream(place, CloseReason::Reset),
+                Queued::Broken => return self.lose_stream(place, CloseReason::Reset),
             },
             Channel::Pair {
                 media,
@@ -211,28 +215,19 @@ impl Worker {
                     Port::Media => (media, peer.media),
                     Port::Control => (control, peer.control),
                 };
-                let place = match shared {
-                    true => SocketId::Shared(place),
-                    false => SocketId::Pair(place),
-                };
-                let clock = &self.runtime.clock;
-                let sent = self.pairs.send(place, to, bytes, clock);
-                let failed = u64::from(!sent);
-                self.runtime.tester.add(tester::SENDS_FAILED, failed);
+                let id = SocketId::of_pair(place, shared);
+                self.pairs.send(id, to, bytes, &self.runtime.clock)
             }
             Channel::Group(place) => {
                 let clock = &self.runtime.clock;
-                let sent = self.groups.send(place, key, port, bytes, clock);
-                self.runtime
-                    .tester
-                    .add(tester::SENDS_FAILED, u64::from(!sent));
+                self.groups.send(place, key, port, bytes, clock)
             }
             // Single sockets send by `Output::Transmit`.
-            Channel::Datagrams { .. } => {}
-            Channel::Resolving | Channel::Pair { peer: None, .. } => {
-                self.runtime.tester.add(tester::SENDS_FAILED, 1);
-            }
-        }
+            Channel::Datagrams { .. } => true,
+            Channel::Resolving | Channel::Pair { peer: None, .. } => false,
+        };
+        let failed = u64::from(!sent);
+        self.runtime.tester.add(tester::SENDS_FAILED, failed);
     }
 
     /// Takes over a connection for an exchange.
@@ -350,13 +345,7 @@ impl Worker {
                 shared,
                 peer: Some(peer),
                 ..
-            }) => {
-                let place = match shared {
-                    true => SocketId::Shared(media),
-                    false => SocketId::Pair(media),
-                };
-                self.lend_to_pacer(whose, place, peer.media, None)
-            }
+            }) => self.lend_to_pacer(whose, SocketId::of_pair(media, shared), peer.media, None),
             Some(Channel::Datagrams {
                 place,
                 to: Some(to),

@@ -7,6 +7,7 @@ use super::figures::Figures;
 use super::runners::RunnerJudges;
 use crate::error::EngineError;
 use crate::progress::Progress;
+use crate::run::environment::Environment;
 use crate::run::levels::{Level, RunningLevels};
 use crate::run::ownership;
 use crate::run::sources::Sources;
@@ -75,20 +76,11 @@ impl<'a> Coordinator<'a> {
     /// Finds faults of the tester and of the observed server that other runs notice at their end.
     fn find_faults(&mut self) {
         let mut faults = Vec::new();
-        if self
-            .environment
-            .sources
-            .as_ref()
-            .is_some_and(Sources::has_ended)
-        {
+        let Environment { sources, sut, .. } = &self.environment;
+        if sources.as_ref().is_some_and(Sources::has_ended) {
             faults.push("the run's own sources ended early".to_owned());
         }
-        if let Some(sut) = self
-            .environment
-            .sut
-            .as_ref()
-            .filter(|_| !self.server_is_gone)
-        {
+        if let Some(sut) = sut.as_ref().filter(|_| !self.server_is_gone) {
             faults.extend(ownership::check(self.scenario, sut, true));
         }
         for fault in faults {

@@ -22,6 +22,22 @@ impl Worker {
         }
     }
 
+    /// Notifies a session that a channel is open.
+    pub(crate) fn channel_opened(
+        &mut self,
+        key: SessionKey,
+        channel: ChannelId,
+        local: SocketAddr,
+        remote: Option<SocketAddr>,
+    ) {
+        let opened = Input::Opened {
+            channel,
+            local,
+            remote,
+        };
+        self.runtime.inbox.push(key, opened);
+    }
+
     /// Opens a pair of UDP ports for one session. Returns the address of the even port.
     pub(crate) fn open_pair(
         &mut self,
@@ -164,14 +180,7 @@ impl Worker {
             };
             let local = SocketAddr::new(any, local_port);
             match self.open_single(key, channel, local, Some(peer), reading, media) {
-                Ok(local) => {
-                    let opened = Input::Opened {
-                        channel,
-                        local,
-                        remote: Some(peer),
-                    };
-                    return self.runtime.inbox.push(key, opened);
-                }
+                Ok(local) => return self.channel_opened(key, channel, local, Some(peer)),
                 Err(error) => failed = channel_error(&error),
             }
         }

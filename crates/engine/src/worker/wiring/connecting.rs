@@ -171,12 +171,7 @@ impl Worker {
                 if let Some(slot) = self.slot(key) {
                     slot.set_channel(channel, Channel::Stream(index));
                 }
-                let opened = Input::Opened {
-                    channel,
-                    local: NOWHERE,
-                    remote: None,
-                };
-                self.runtime.inbox.push(key, opened);
+                self.channel_opened(key, channel, NOWHERE, None);
             }
             Err(error) => self.fail_to_open(key, channel, channel_error(&error)),
         }
@@ -238,9 +233,6 @@ impl Worker {
         match stream.state {
             State::TlsHandshake { party, .. } => self.lost_in_handshake(&stream, party),
             State::Open { session, channel } => {
-                if let Some(slot) = self.slot(session) {
-                    slot.forget_channel(channel);
-                }
                 self.connection_ended(session, channel, reason);
             }
             State::Connecting {
@@ -280,9 +272,6 @@ impl Worker {
                 session
             }
             State::Open { session, channel } => {
-                if let Some(slot) = self.slot(session) {
-                    slot.forget_channel(channel);
-                }
                 self.connection_ended(session, channel, CloseReason::Tls(error));
                 session
             }

@@ -144,12 +144,7 @@ impl Worker {
                 local,
                 remote,
             } => {
-                let opened = Input::Opened {
-                    channel,
-                    local,
-                    remote: Some(remote),
-                };
-                self.runtime.inbox.push(session, opened);
+                self.channel_opened(session, channel, local, Some(remote));
                 // Sends what was queued before: the socket reports writability only this once.
                 self.writable(index);
             }
@@ -441,12 +436,7 @@ impl Worker {
                     return self.lose_stream(index, CloseReason::Reset);
                 };
                 stream.state = State::Open { session, channel };
-                let opened = Input::Opened {
-                    channel,
-                    local,
-                    remote: Some(remote),
-                };
-                self.runtime.inbox.push(session, opened);
+                self.channel_opened(session, channel, local, Some(remote));
                 if let Some(population) = self.sessions.population(session) {
                     let took = at.since(since).as_nanos() as u64;
                     let recorder = self.populations.recorder(population);

@@ -313,13 +313,16 @@ impl Worker {
         }
     }
 
-    /// Delivers or defers the end of a connection.
+    /// Delivers or defers the end of a connection. Its channel is forgotten at once.
     pub(crate) fn connection_ended(
         &mut self,
         session: SessionKey,
         channel: ChannelId,
         reason: CloseReason,
     ) {
+        if let Some(slot) = self.slot(session) {
+            slot.forget_channel(channel);
+        }
         let mark = self.deferral_mark(session);
         let closed = Deferred::Closed {
             session,

@@ -178,18 +178,14 @@ impl Worker {
             }
             Open::Multicast { .. } => self.join_group(key, channel, open),
         };
-        if let Err(error) = opened {
-            self.count_refused(error);
+        match opened {
+            Ok(local) => self.channel_opened(key, channel, local, remote),
+            Err(error) => {
+                self.count_refused(error);
+                let failed = Input::OpenFailed { channel, error };
+                self.runtime.inbox.push(key, failed);
+            }
         }
-        let pending = match opened {
-            Ok(local) => Input::Opened {
-                channel,
-                local,
-                remote,
-            },
-            Err(error) => Input::OpenFailed { channel, error },
-        };
-        self.runtime.inbox.push(key, pending);
     }
 
     fn send(&mut self, key: SessionKey, channel: ChannelId, port: Port, bytes: &[u8]) {

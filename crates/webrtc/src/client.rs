@@ -9,23 +9,19 @@ use std::time::Duration;
 use measure::Time;
 
 use super::certificate::Certificate;
-use super::config::{ClientConfig, Layer};
-use super::signalling::janus::{self, Janus, Subscribe};
-use super::signalling::livekit::{self, LiveKit};
-use super::signalling::whip::{self, Whip};
+use super::config::ClientConfig;
 use super::signalling::{
-    CommonSettings, Direction, Signalling, SignallingAction, SignallingContext, SignallingTarget,
+    Direction, Signalling, SignallingAction, SignallingContext, SignallingTarget,
 };
-use super::url::{Resource, Url};
+use super::url::Url;
 use kit::connect_failure::ConnectFailure;
 use kit::media::rtp::StreamSummary;
-use kit::media::source::{MediaSource, SIMULCAST_LAYERS, SourceConfig};
+use kit::media::source::MediaSource;
 use kit::media::talk::TurnSchedule;
 use kit::metrics as clients;
 use kit::publication::Publisher;
 use kit::url::UrlError;
 use kit::viewer::Delivery;
-use session::seeds::derive_seed;
 use session::{
     ArrivalTimes, ChannelError, ChannelId, CloseReason, Context, Input, MediaEvent, Note, Open,
     Outcome, Output, Port, Session, Sinks, StreamRow,
@@ -36,6 +32,7 @@ mod feedback;
 mod link;
 mod negotiate;
 mod publish;
+mod setup;
 mod shutdown;
 mod silent_streams;
 mod turn_relay;
@@ -43,6 +40,7 @@ mod zap;
 
 use link::PeerLink;
 use publish::RtpFeed;
+use setup::Setup;
 use turn_relay::ReleasingRelay;
 
 /// Interval between receiver reports.
@@ -72,11 +70,7 @@ enum Phase {
 /// WebRTC client of one URL.
 #[derive(Debug)]
 pub struct Client {
-    /// Shared by all clients of the population.
-    config: Arc<ClientConfig>,
-    url: Url,
-    seed: u64,
-    certificate: Arc<Certificate>,
+    setup: Setup,
     signalling: Box<dyn Signalling>,
     /// Actions of the signalling that are still to be carried out.
     actions: VecDeque<SignallingAction>,
@@ -96,13 +90,6 @@ pub struct Client {
     releasing_relays: Vec<ReleasingRelay>,
     /// True once the signalling has nothing more to send.
     signalling_ended: bool,
-    source: Option<Arc<MediaSource>>,
-    /// Speaking schedule of the voice. `None` if audio is sent all the time.
-    talk_schedule: Option<Box<TurnSchedule>>,
-    /// SSRC of our receiver reports.
-    ssrc: u32,
-    /// CNAME of our streams and reports.
-    cname: String,
     /// True after a channel change: the delays of a start are not measured.
     is_later_channel: bool,
     planned_start: Time,
@@ -131,10 +118,6 @@ pub struct Client {
     /// Rows of streams that have ended, and what they delivered.
     rows: Vec<StreamSummary>,
     delivery: Delivery,
-    /// Wall-clock time at [`Time::ZERO`], since 1970.
-    wall_clock: Option<Duration>,
-    /// True if decrypted frames may carry time codes.
-    reads_time_codes: bool,
     publisher: Publisher,
 }
 
@@ -149,71 +132,9 @@ impl Client {
         seed: u64,
         certificate: Arc<Certificate>,
     ) -> Result<Client, UrlError> {
-        let (config, url) = (config.into(), Url::parse(url)?);
-        let common = CommonSettings {
-            request_timeout: config.request_timeout.0,
-            token: config.token.clone(),
-            user_agent: config.user_agent.clone(),
-            headers: config.headers.clone(),
-            seed: derive_seed(&[seed, 1]),
-        };
-        let signalling: Box<dyn Signalling> = match url.resource {
-            Resource::Whep | Resource::Whip => {
-                let direction = match url.resource {
-                    Resource::Whip => Direction::Send,
-                    _ => Direction::Receive,
-                };
-                let settings = whip::Settings {
-                    common,
-                    follow: config.follow,
-                    trickle: config.trickle,
-                };
-                Box::new(Whip::new(settings, url.endpoint.clone(), direction))
-            }
-            Resource::Room(_) | Resource::Mountpoint(_) => {
-                let settings = janus::Settings {
-                    common,
-                    place: url.resource.clone(),
-                    trickle: config.trickle,
-                    publishes: config.participate.is_some(),
-                    subscribe: config.subscribe,
-                    api_secret: config.api_secret.clone(),
-                    pin: config.pin.clone(),
-                    room: config.room_request(),
-                    substream: config.layer.map(|layer| u64::from(layer.number())),
-                    last_n: config.last_n.map(|count| count as usize),
-                    long_poll: url.long_poll,
-                };
-                Box::new(Janus::new(settings, url.endpoint.clone()))
-            }
-            Resource::LiveKit(ref room) => {
-                let size = config.participate.as_ref().and_then(|source| source.size);
-                let settings = livekit::Settings {
-                    common,
-                    room: room.clone(),
-                    key: config.api_key.clone().zip(config.api_secret.clone()),
-                    trickle: config.trickle,
-                    publishes: config.participate.is_some(),
-                    subscribes: config.subscribe != Subscribe::Nobody,
-                    size: size.map(|size| (size.width, size.height)),
-                    layers: config
-                        .participate
-                        .as_ref()
-                        .map_or_else(Vec::new, sent_layers),
-                    quality: config.layer.map(Layer::number),
-                };
-                Box::new(LiveKit::new(settings, url.endpoint.clone()))
-            }
-        };
-        let ssrc = derive_seed(&[seed, 2]) as u32;
-        let feeds = config.feed.is_some();
-        let expects = matches!(url.resource, Resource::Whep | Resource::Mountpoint(_)) && !feeds;
+        let setup = Setup::new(config.into(), Url::parse(url)?, seed, certificate);
         Ok(Client {
-            config,
-            url,
-            seed,
-            certificate,
-            signalling,
+            signalling: setup.signalling(),
             actions: VecDeque::new(),
             phase: Phase::Idle,
             channel: None,
@@ -225,14 +146,10 @@ impl Client {
             feed: None,
             releasing_relays: Vec::new(),
             signalling_ended: false,
-            source: None,
-            talk_schedule: None,
-            ssrc,
-            cname: format!("{:016x}", derive_seed(&[seed, 3])),
             is_later_channel: false,
             planned_start: Time::ZERO,
             started: Time::ZERO,
-            expects_media_at_start: expects,
+            expects_media_at_start: setup.expects_media_at_start(),
             is_playing: false,
             first_media: None,
             published: false,
@@ -244,35 +161,34 @@ impl Client {
             loss_counted_until: None,
             rows: Vec::new(),
             delivery: Delivery::default(),
-            wall_clock: None,
-            reads_time_codes: false,
             publisher: Publisher::default(),
+            setup,
         })
     }
 
     /// Sets the media that the client publishes or feeds.
     pub fn with_source(mut self, source: Arc<MediaSource>) -> Client {
         self.signalling.set_fed_streams(RtpFeed::media(&source));
-        self.source = Some(source);
+        self.setup.source = Some(source);
         self
     }
 
     /// Sends audio as a voice with this speaking schedule.
     pub(super) fn with_talk(mut self, talk: TurnSchedule) -> Client {
-        self.talk_schedule = Some(Box::new(talk));
+        self.setup.talk_schedule = Some(Box::new(talk));
         self
     }
 
     /// Sets the wall-clock time at [`Time::ZERO`], since 1970. Published media is stamped with it.
     pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
-        self.wall_clock = Some(wall_clock);
+        self.setup.wall_clock = Some(wall_clock);
         self.signalling.set_wall_clock(wall_clock);
         self
     }
 
     /// Enables the search for time codes in decrypted frames.
     pub fn with_time_codes(mut self) -> Client {
-        self.reads_time_codes = true;
+        self.setup.reads_time_codes = true;
         self
     }
 
@@ -409,13 +325,13 @@ impl Client {
 
     fn opening(&self, target: &SignallingTarget) -> Open {
         let SignallingTarget { host, port, secure } = target.clone();
-        let timeout = self.config.connect_timeout.0;
+        let timeout = self.setup.config.connect_timeout.0;
         match secure {
             true => Open::Tls {
                 host,
                 port,
                 timeout,
-                server_name: self.config.tls.server_name.clone(),
+                server_name: self.setup.config.tls.server_name.clone(),
             },
             false => Open::Tcp {
                 host,
@@ -442,7 +358,7 @@ impl Client {
         }
         let mut links = self.links.iter();
         if let Some(at) = links.position(|link| link.channel == channel) {
-            match &self.config.turn {
+            match &self.setup.config.turn {
                 None => self.link_opened(cx, at, local),
                 Some(_) => self.relay_opened(cx, at),
             }
@@ -529,7 +445,7 @@ impl Client {
         let mut at = 0;
         while let Some(link) = self.links.get(at) {
             let number = link.number;
-            let setup_deadline = link.setup_deadline(&self.config);
+            let setup_deadline = link.setup_deadline(&self.setup.config);
             if link
                 .deadline()
                 .into_iter()
@@ -669,7 +585,7 @@ impl Session for Client {
         let mut all_connected = !self.links.is_empty();
         for link in &self.links {
             all_connected &= link.connected_at.is_some();
-            let setup_deadline = link.setup_deadline(&self.config);
+            let setup_deadline = link.setup_deadline(&self.setup.config);
             for own in link.deadline().into_iter().chain(setup_deadline) {
                 due = due.min(own);
             }
@@ -684,23 +600,6 @@ impl Session for Client {
     fn streams(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
         self.all_rows(sinks)
     }
-}
-
-/// Layers of the simulcast that is sent, best first. Empty without simulcast.
-fn sent_layers(source: &SourceConfig) -> Vec<livekit::SentLayer> {
-    let layers = if source.simulcast {
-        0..SIMULCAST_LAYERS
-    } else {
-        0..0
-    };
-    let layer = |layer| {
-        let own = source.layer(layer);
-        livekit::SentLayer {
-            size: own.size.map(|size| (size.width, size.height)),
-            bitrate: own.generated_bitrate(),
-        }
-    };
-    layers.map(layer).collect()
 }
 
 /// Rounds up to a multiple of [`DEADLINE_GRID`].

@@ -24,7 +24,7 @@ impl Client {
             && let (Some(peer), Some(sink)) = (&mut link.peer, link.sink)
         {
             let (mut reports, mut rembs) = (0, 0);
-            let names = (self.ssrc, &*self.cname);
+            let names = (self.setup.ssrc, &*self.setup.cname);
             let tracks = cx.sinks.get::<Tracks>(sink);
             from = tracks.write_reports(cx.now, names, first, |compound| {
                 let length = compound.len();
@@ -55,7 +55,7 @@ impl Client {
         {
             let tracks = cx.sinks.get::<Tracks>(sink);
             if !tracks.records_arrivals() {
-                tracks.write_remb(cx.now, self.ssrc, &mut remb);
+                tracks.write_remb(cx.now, self.setup.ssrc, &mut remb);
             }
         }
         remb
@@ -76,7 +76,7 @@ impl Client {
             };
             let tracks = cx.sinks.get::<Tracks>(sink);
             let mut any = false;
-            let sender = (self.ssrc, peer.round_trip());
+            let sender = (self.setup.ssrc, peer.round_trip());
             let key_frames = tracks.write_requests(now, sender, |compound| {
                 any |= peer.send_rtcp(compound);
             });
@@ -130,7 +130,7 @@ impl Client {
                 true => now + super::REPORT_EVERY,
                 false => now + FEEDBACK_INTERVAL,
             });
-            let packets = tracks.write_arrivals(self.ssrc, |compound| {
+            let packets = tracks.write_arrivals(self.setup.ssrc, |compound| {
                 let is_sent = peer.send_rtcp(compound);
                 messages += u64::from(is_sent);
                 is_sent
@@ -140,8 +140,11 @@ impl Client {
         } else {
             link.feedback_at = Some(now + super::REPORT_EVERY);
             let mut compound = Vec::new();
-            rtcp::write_receiver_report(&mut compound, self.ssrc, &[]);
-            if tracks.write_remb(now, self.ssrc, &mut compound).is_some() {
+            rtcp::write_receiver_report(&mut compound, self.setup.ssrc, &[]);
+            if tracks
+                .write_remb(now, self.setup.ssrc, &mut compound)
+                .is_some()
+            {
                 rembs += u64::from(peer.send_rtcp(&compound));
             }
             cx.recorder.add(m::REMBS_SENT, rembs);

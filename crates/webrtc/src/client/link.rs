@@ -181,14 +181,14 @@ impl Client {
             return;
         };
         let channel = self.next_channel();
-        let headers = self.config.receive == Receive::Headers;
+        let headers = self.setup.config.receive == Receive::Headers;
         let sink = (direction == Direction::Receive).then(|| {
-            let mut tracks = Tracks::new(self.config.playout_buffer.0);
-            if self.config.nack {
+            let mut tracks = Tracks::new(self.setup.config.playout_buffer.0);
+            if self.setup.config.nack {
                 tracks.enable_nack();
             }
-            if let Some(wall_clock) = self.wall_clock
-                && self.reads_time_codes
+            if let Some(wall_clock) = self.setup.wall_clock
+                && self.setup.reads_time_codes
                 && !headers
             {
                 tracks.enable_time_codes(wall_clock);
@@ -226,7 +226,7 @@ impl Client {
             outgoing_media: OutgoingMedia::default(),
             recorded_counts: [0; 6],
         });
-        if self.config.turn.is_some() {
+        if self.setup.config.turn.is_some() {
             return self.open_relay(cx, channel);
         }
         let media = sink.map(|sink| SocketMedia {
@@ -248,9 +248,9 @@ impl Client {
     /// Starts the PeerConnection: its socket is open, or its relayed address is allocated.
     pub(super) fn link_opened(&mut self, cx: &mut Context<'_>, at: usize, local: SocketAddr) {
         let link = &mut self.links[at];
-        let seed = session::seeds::derive_seed(&[self.seed, 31, u64::from(link.number.0)]);
-        let mut config = PeerConfig::new(self.certificate.clone(), seed);
-        config.connect_timeout = self.config.ice_timeout.0 + self.config.dtls_timeout.0;
+        let seed = session::seeds::derive_seed(&[self.setup.seed, 31, u64::from(link.number.0)]);
+        let mut config = PeerConfig::new(self.setup.certificate.clone(), seed);
+        config.connect_timeout = self.setup.config.ice_timeout.0 + self.setup.config.dtls_timeout.0;
         let mut peer = match link.pending_offer {
             Some(_) => Peer::answerer(cx.now, &config),
             None => Peer::offerer(cx.now, &config),
@@ -283,7 +283,7 @@ impl Client {
         error: ChannelError,
     ) {
         let failure = ConnectFailure::from(error);
-        let detail = match &self.config.turn {
+        let detail = match &self.setup.config.turn {
             None => format!("cannot open a socket for media: {error}"),
             Some(turn) => format!("{error} (TURN server {})", turn.url),
         };
@@ -316,7 +316,7 @@ impl Client {
                 if let Some(sink) = link.sink {
                     let tracks = cx.sinks.get::<Tracks>(sink);
                     tracks.handle_rtcp(compound, datagram.at, cx.recorder);
-                    if tracks.all_sources_left() && self.url.resource == Resource::Whep {
+                    if tracks.all_sources_left() && self.setup.url.resource == Resource::Whep {
                         self.leave_after_bye_at
                             .get_or_insert(cx.now + super::BYE_GRACE);
                     }
@@ -409,7 +409,7 @@ impl Client {
         cx.recorder.record(m::DTLS_DELAY, waited.as_nanos() as u64);
         let number = link.number;
         if let (Some(sink), Some(peer)) = (link.sink, &mut link.peer) {
-            match self.config.receive {
+            match self.setup.config.receive {
                 Receive::Headers => {
                     let trailer = peer
                         .srtp_profile()
@@ -424,14 +424,14 @@ impl Client {
                     cx.sinks.get::<Tracks>(sink).set_opener(cx.now, opener);
                 }
             }
-            if self.config.receiver_reports {
+            if self.setup.config.receiver_reports {
                 link.report_at = Some(cx.now + super::REPORT_EVERY);
             }
             if cx.sinks.get::<Tracks>(sink).has_requests() {
                 link.nack_at = Some(cx.now + super::NACK_CHECK_INTERVAL);
             }
             self.media_check_at
-                .get_or_insert(cx.now + self.config.no_media.0);
+                .get_or_insert(cx.now + self.setup.config.no_media.0);
             self.start_feedback(cx, at);
         }
         let link = &mut self.links[at];
@@ -458,7 +458,7 @@ impl Client {
                 reading: ReadTiming::Soon(FEEDBACK_DELAY_MAX),
             });
         }
-        self.media_check_at = Some(first + self.config.silence.0);
+        self.media_check_at = Some(first + self.setup.config.silence.0);
         self.record_startup(cx, first);
     }
 
@@ -512,14 +512,14 @@ impl Client {
     pub(super) fn describe_link(&self, at: usize, what: &str) -> String {
         let link = &self.links[at];
         let peer = link.peer.as_ref();
-        let by = match &self.config.turn {
+        let by = match &self.setup.config.turn {
             Some(turn) => format!(", via {}", turn.url),
             None => String::new(),
         };
         let ends = match (link.local, peer.and_then(|peer| peer.remote_address())) {
             (Some(local), Some(remote)) => format!("{local} to {remote}"),
-            (Some(local), None) => format!("{local} to {}", self.url),
-            _ => self.url.to_string(),
+            (Some(local), None) => format!("{local} to {}", self.setup.url),
+            _ => self.setup.url.to_string(),
         };
         format!("{what} ({ends}{by})")
     }
@@ -541,7 +541,7 @@ impl Client {
             }
         }
         if self.links[at]
-            .setup_deadline(&self.config)
+            .setup_deadline(&self.setup.config)
             .is_some_and(|due| due <= now)
         {
             let link = &self.links[at];
@@ -592,7 +592,7 @@ impl Client {
         if let Some(sink) = link.sink {
             let mut tracks = cx.sinks.remove::<Tracks>(sink);
             tracks.finish(self.loss_counted_until, cx.recorder);
-            let rows = tracks.rows(&self.url.to_string());
+            let rows = tracks.rows(&self.setup.url.to_string());
             rows.iter()
                 .for_each(|row| self.delivery.add(row.delivery()));
             let room = ROWS_MAX.saturating_sub(self.rows.len());

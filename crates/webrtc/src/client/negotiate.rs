@@ -47,7 +47,7 @@ fn to_media_kind(kind: MediaKind) -> Carried {
 impl Client {
     /// Session id of our descriptions (RFC 8829, 5.2.1).
     fn session_id(&self) -> u64 {
-        session::seeds::derive_seed(&[self.seed, 4]) >> 2
+        session::seeds::derive_seed(&[self.setup.seed, 4]) >> 2
     }
 
     /// Creates our offer and passes it to the signalling.
@@ -68,8 +68,8 @@ impl Client {
             session_id,
             media: medias,
             feedback: match link.direction {
-                Direction::Receive => self.config.receive_feedback(),
-                Direction::Send => self.config.send_feedback(),
+                Direction::Receive => self.setup.config.receive_feedback(),
+                Direction::Send => self.setup.config.send_feedback(),
             },
         };
         let mut offer = SessionDescription::offer(&config, &peer.local_transport());
@@ -92,7 +92,7 @@ impl Client {
             }
         };
         let (now, session_id) = (cx.now, self.session_id());
-        let has_data = matches!(self.url.resource, Resource::LiveKit(_));
+        let has_data = matches!(self.setup.url.resource, Resource::LiveKit(_));
         let link = &mut self.links[at];
         let Some(peer) = &mut link.peer else {
             // The socket is not open yet. The newest offer counts.
@@ -122,7 +122,7 @@ impl Client {
         link.answers += 1;
         let config = AnswerConfig {
             version: 1 + link.answers,
-            feedback: self.config.receive_feedback(),
+            feedback: self.setup.config.receive_feedback(),
             // LiveKit offers data channels first, and offers nothing else while nobody publishes.
             accept_data: has_data,
             ..AnswerConfig::receive_all(session_id)
@@ -192,7 +192,7 @@ impl Client {
             link.negotiated_at = Some(cx.now);
             cx.recorder.add(m::PEERS, 1);
         }
-        let enabled = self.config.receive_feedback();
+        let enabled = self.setup.config.receive_feedback();
         let formats = sections.iter().flat_map(|section| {
             let kind = to_media_kind(section.kind);
             let is_video = kind == Carried::Video;
@@ -228,7 +228,7 @@ impl Client {
                 let number = own.extension_id(extension::TRANSPORT_CC)?;
                 own.has_feedback("transport-cc").then_some(number)
             });
-            let number = number.filter(|_| self.config.transport_cc);
+            let number = number.filter(|_| self.setup.config.transport_cc);
             tracks.set_arrivals_extension(number.and_then(|number| u8::try_from(number).ok()));
             let levels = sections.iter().filter(receives);
             let level = levels
@@ -236,7 +236,8 @@ impl Client {
                 .find_map(|own| own.extension_id(extension::AUDIO_LEVEL));
             tracks.set_audio_level_id(level.and_then(|number| u8::try_from(number).ok()));
             let mut receiving = sections.iter().filter(receives);
-            link.has_remb = self.config.remb && receiving.any(|own| own.has_feedback("goog-remb"));
+            link.has_remb =
+                self.setup.config.remb && receiving.any(|own| own.has_feedback("goog-remb"));
             if link.connected_at.is_some() && link.nack_at.is_none() && tracks.has_requests() {
                 link.nack_at = Some(cx.now + super::NACK_CHECK_INTERVAL);
             }

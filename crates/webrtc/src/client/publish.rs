@@ -416,17 +416,17 @@ fn layer_seed(index: usize, layer: usize) -> u64 {
 impl Client {
     /// Returns the SSRC of a layer of a clip.
     fn own_ssrc(&self, (index, layer): (usize, usize)) -> u32 {
-        derive_seed(&[self.seed, 41, layer_seed(index, layer)]) as u32
+        derive_seed(&[self.setup.seed, 41, layer_seed(index, layer)]) as u32
     }
 
     /// Returns the SSRC of the retransmissions of a layer.
     fn rtx_ssrc(&self, (index, layer): (usize, usize)) -> u32 {
-        derive_seed(&[self.seed, 44, layer_seed(index, layer)]) as u32
+        derive_seed(&[self.setup.seed, 44, layer_seed(index, layer)]) as u32
     }
 
     /// Returns a payload type for retransmissions that no clip uses.
     fn rtx_payload_type(&self, index: usize) -> u8 {
-        let clips = self.source.iter().flat_map(|source| &source.clips);
+        let clips = self.setup.source.iter().flat_map(|source| &source.clips);
         let taken: Vec<u8> = clips.map(|clip| clip.payload_type()).collect();
         let mut free = (96..=127u8).filter(|number| !taken.contains(number));
         free.nth(index).unwrap_or(127)
@@ -434,7 +434,7 @@ impl Client {
 
     /// Returns the RIDs by which the server knows the layers of a simulcast.
     pub(super) fn layer_rids(&self) -> LayerRids {
-        match self.url.resource {
+        match self.setup.url.resource {
             Resource::LiveKit(_) => livekit::LAYER_RIDS,
             _ => LAYER_RIDS,
         }
@@ -442,7 +442,7 @@ impl Client {
 
     /// Returns the offered sections of the source.
     pub(super) fn offered_source(&self) -> Vec<OfferedMedia> {
-        let Some(source) = &self.source else {
+        let Some(source) = &self.setup.source else {
             return Vec::new();
         };
         let mut medias = Vec::new();
@@ -479,7 +479,7 @@ impl Client {
             let source = LocalSource {
                 ssrc: self.own_ssrc((index, 0)),
                 rtx_ssrc: Some(self.rtx_ssrc((index, 0))),
-                cname: self.cname.clone(),
+                cname: self.setup.cname.clone(),
                 stream_id: "streamgauge".to_owned(),
                 track_id: format!("{}{index}", clip.media()),
                 layers: match layered {
@@ -489,10 +489,11 @@ impl Client {
             };
             // An extension must have the same id in all sections of a transport.
             let transport_uri = self
+                .setup
                 .config
                 .follows_congestion()
                 .then_some(header_extension::TRANSPORT_CC);
-            let talks = kind == MediaKind::Audio && self.talk_schedule.is_some();
+            let talks = kind == MediaKind::Audio && self.setup.talk_schedule.is_some();
             let voice_uri = talks.then_some(header_extension::AUDIO_LEVEL);
             medias.push(OfferedMedia {
                 kind,
@@ -512,7 +513,7 @@ impl Client {
 
     /// Returns the kinds of media that the server accepted.
     pub(super) fn sent_kinds(&self) -> Vec<&'static str> {
-        let Some(source) = &self.source else {
+        let Some(source) = &self.setup.source else {
             return Vec::new();
         };
         if self.feed.is_some() {
@@ -537,10 +538,11 @@ impl Client {
         let ssrc = self.own_ssrc((index, layer));
         // The first number is far below the wrap-around, so that receivers have settled on an SRTP
         // index before it.
-        let first_seq = derive_seed(&[self.seed, 42, layer_seed(index, layer)]) as u16 & 0x3fff;
-        let first_timestamp = derive_seed(&[self.seed, 43, layer_seed(index, layer)]) as u32;
+        let first_seq =
+            derive_seed(&[self.setup.seed, 42, layer_seed(index, layer)]) as u16 & 0x3fff;
+        let first_timestamp = derive_seed(&[self.setup.seed, 43, layer_seed(index, layer)]) as u32;
         let pacing = source.pacing;
-        if let (Some(talk), "audio") = (&self.talk_schedule, source.clips[index].media()) {
+        if let (Some(talk), "audio") = (&self.setup.talk_schedule, source.clips[index].media()) {
             let mut flow = TalkFlow::new(TalkSettings {
                 clip: source.clips[index].clone(),
                 dtx_payload: Clip::opus_quiet(),
@@ -564,7 +566,7 @@ impl Client {
                 first_seq,
                 first_timestamp,
             });
-            if let Some(wall_clock) = self.wall_clock {
+            if let Some(wall_clock) = self.setup.wall_clock {
                 flow = flow.with_time_codes(wall_clock);
             }
             flow.start(now);
@@ -581,7 +583,7 @@ impl Client {
             seed: 0,
             log: false,
         });
-        if let Some(wall_clock) = self.wall_clock {
+        if let Some(wall_clock) = self.setup.wall_clock {
             flow = flow.with_time_codes(wall_clock);
         }
         flow.start(now);
@@ -590,12 +592,12 @@ impl Client {
 
     /// Starts sending, because the PeerConnection is connected.
     pub(super) fn begin_sending(&mut self, cx: &mut Context<'_>, at: usize) {
-        let Some(source) = self.source.clone() else {
+        let Some(source) = self.setup.source.clone() else {
             return;
         };
         let channel = self.links[at].channel;
         let outgoing = &mut self.links[at].outgoing_media;
-        outgoing.congestion = self.config.follows_congestion().then(|| {
+        outgoing.congestion = self.setup.config.follows_congestion().then(|| {
             let ladder = source.ladder.as_ref();
             let bitrate = ladder.map_or(0, |ladder| Encoder::new(ladder.clone()).bitrate());
             outgoing.target = bitrate;
@@ -603,7 +605,7 @@ impl Client {
                 .accepted_sections
                 .iter()
                 .find_map(|taken| taken.transport_cc_id);
-            let what = (bitrate, self.config.payload_max());
+            let what = (bitrate, self.setup.config.payload_max());
             Box::new(CongestionControl::new(cx.now, what, extension))
         });
         for (index, clip) in source.clips.iter().enumerate() {
@@ -674,7 +676,7 @@ impl Client {
             return false;
         };
         let ssrc = self.own_ssrc(which);
-        let first = derive_seed(&[self.seed, 45, layer_seed(which.0, which.1)]);
+        let first = derive_seed(&[self.setup.seed, 45, layer_seed(which.0, which.1)]);
         let retransmissions = section.nack.then(|| {
             Retransmitter::new(section.rtx_payload_type.map(|payload_type| RtxStream {
                 ssrc: self.rtx_ssrc(which),
@@ -706,7 +708,7 @@ impl Client {
 
     /// Tells players whether the stream is published.
     pub(super) fn announce_published(&mut self, cx: &mut Context<'_>, is_live: bool) {
-        if self.source.is_none() || !self.published {
+        if self.setup.source.is_none() || !self.published {
             return;
         }
         let kinds = self.sent_kinds();
@@ -716,10 +718,10 @@ impl Client {
                 video: kinds.contains(&MediaKind::Video.name()),
             },
             // Other participants of the room may still publish.
-            false if self.url.is_room() => return,
+            false if self.setup.url.is_room() => return,
             false => Publication::GONE,
         };
-        said.publish(cx, self.url.topic());
+        said.publish(cx, self.setup.url.topic());
     }
 
     /// Announces the stream once the server seems to receive it.
@@ -744,13 +746,13 @@ impl Client {
     /// Sends a sender report for each stream, if they are enabled, and a goodbye if `goodbye` is
     /// true.
     fn send_sender_reports(&mut self, cx: &mut Context<'_>, at: usize, goodbye: bool) {
-        let wall_clock = self.wall_clock.unwrap_or_default();
-        let wall_clock = self.config.sender_reports.then_some(wall_clock);
+        let wall_clock = self.setup.wall_clock.unwrap_or_default();
+        let wall_clock = self.setup.config.sender_reports.then_some(wall_clock);
         let link = &mut self.links[at];
         let Some(peer) = &mut link.peer else {
             return;
         };
-        let sender = (cx.now, wall_clock, self.cname.as_str());
+        let sender = (cx.now, wall_clock, self.setup.cname.as_str());
         for report in link
             .outgoing_media
             .rtcp_compounds(cx.flows, sender, goodbye)

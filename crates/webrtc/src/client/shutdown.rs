@@ -6,9 +6,7 @@ use measure::Time;
 
 use super::{Client, Phase};
 use crate::failure::Failure;
-use crate::signalling::janus::Subscribe;
 use crate::tracks::Tracks;
-use crate::url::Resource;
 use kit::lifecycle::{self, FAILED_WAIT_MIN, MediaTimes};
 use kit::media::silence;
 use kit::viewer::Viewing;
@@ -59,7 +57,10 @@ impl Client {
             self.leave_after_bye_at = None;
             if self.all_sources_left(cx.sinks) {
                 let when = self.media_progress(self.media_times(cx.sinks), cx.now);
-                let detail = format!("the server ended all streams (BYE) {when} ({})", self.url);
+                let detail = format!(
+                    "the server ended all streams (BYE) {when} ({})",
+                    self.setup.url
+                );
                 return self.fail(cx, Failure::EndedByServer, detail);
             }
         }
@@ -82,17 +83,17 @@ impl Client {
         // A publisher that came later has as much time as the first one.
         let earliest = self
             .media_expected_since
-            .map(|since| since + self.config.no_media.0);
+            .map(|since| since + self.setup.config.no_media.0);
         let Some(earliest) = earliest.filter(|earliest| *earliest <= cx.now) else {
-            self.media_check_at = Some(earliest.unwrap_or(cx.now + self.config.silence.0));
+            self.media_check_at = Some(earliest.unwrap_or(cx.now + self.setup.config.silence.0));
             return;
         };
         let Some(times) = self.media_times(cx.sinks) else {
-            let within = self.config.no_media.to_string();
+            let within = self.setup.config.no_media.to_string();
             let detail = self.no_media_detail(&within);
             return self.fail(cx, Failure::NoMedia, detail);
         };
-        let until = (times.last + self.config.silence.0).max(earliest);
+        let until = (times.last + self.setup.config.silence.0).max(earliest);
         if cx.now < until {
             self.media_check_at = Some(until);
             return;
@@ -103,7 +104,7 @@ impl Client {
         let when = self.media_progress(Some(times), times.last);
         let detail = format!(
             "no media for {}, {when} ({})",
-            self.config.silence, self.url
+            self.setup.config.silence, self.setup.url
         );
         self.fail(cx, Failure::MediaStopped, detail);
     }
@@ -111,7 +112,7 @@ impl Client {
     fn no_media_detail(&self, within: &str) -> String {
         let what = format!("no media within {within} after the handshake");
         match self.links.iter().position(|link| link.sink.is_some()) {
-            None => format!("{what} ({})", self.url),
+            None => format!("{what} ({})", self.setup.url),
             Some(at) => self.describe_link(at, &what),
         }
     }
@@ -200,9 +201,9 @@ impl Client {
             times.last.since(times.first),
             cx.now.since(times.last.max(expected)),
         );
-        let bound = silence::bound(received_for, times.longest_gap, self.config.silence.0);
+        let bound = silence::bound(received_for, times.longest_gap, self.setup.config.silence.0);
         (silent >= bound).then(|| {
-            let detail = lifecycle::describe_stopped("media", silent, &self.url.to_string());
+            let detail = lifecycle::describe_stopped("media", silent, &self.setup.url.to_string());
             (Failure::MediaStopped, detail)
         })
     }
@@ -247,7 +248,7 @@ impl Client {
                 at: cx.now,
                 // Servers also hang up after a failure of ICE. A published stream is never ended by
                 // the server in good order.
-                in_order: failure != Failure::HungUp && self.source.is_none(),
+                in_order: failure != Failure::HungUp && self.setup.source.is_none(),
                 failure: failure.with(detail),
             },
             false => Outcome::Failed(failure.with(detail)),
@@ -283,7 +284,10 @@ impl Client {
     pub(super) fn goodbye_unanswered(&self, cx: &mut Context<'_>, why: &str) {
         cx.out.push_back(Output::Note(Note {
             kind: "goodbye_unanswered",
-            text: format!("{why}: the server may keep the session ({})", self.url),
+            text: format!(
+                "{why}: the server may keep the session ({})",
+                self.setup.url
+            ),
         }));
     }
 
@@ -315,8 +319,8 @@ impl Client {
             channel: own.channel(),
         }));
         self.phase = Phase::Ended;
-        if self.is_viewer() {
-            let service = self.config.served_well.judge(&self.viewing(cx.now));
+        if self.setup.is_viewer() {
+            let service = self.setup.config.served_well.judge(&self.viewing(cx.now));
             cx.out.push_back(Output::Viewed(service));
         }
         let rows = std::mem::take(&mut self.rows).into_iter();
@@ -326,15 +330,6 @@ impl Client {
         }
         let outcome = self.outcome.take().unwrap_or(Outcome::Stopped);
         cx.out.push_back(Output::Ended(outcome));
-    }
-
-    /// True if the client is to receive media.
-    fn is_viewer(&self) -> bool {
-        match self.url.resource {
-            Resource::Whip => false,
-            Resource::Whep | Resource::Mountpoint(_) => self.config.feed.is_none(),
-            Resource::Room(_) | Resource::LiveKit(_) => self.config.subscribe != Subscribe::Nobody,
-        }
     }
 
     /// State of the viewer at its end. Its start cannot be late if no one published when it
@@ -355,7 +350,7 @@ impl Client {
 
     pub(super) fn all_rows(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
         let mut rows = self.rows.clone();
-        let url = self.url.to_string();
+        let url = self.setup.url.to_string();
         for link in &self.links {
             if let Some(sink) = link.sink {
                 rows.extend(sinks.get::<Tracks>(sink).rows(&url));

@@ -18,7 +18,7 @@ impl Client {
         if self.phase != Phase::Active {
             return;
         }
-        let silence = self.config.silence.0;
+        let silence = self.setup.config.silence.0;
         // No media was expected after that.
         let until = self.publisher.left_at().unwrap_or(cx.now);
         let mut statuses = Vec::new();
@@ -49,7 +49,7 @@ impl Client {
             statuses.retain(|(track, ..)| !is_it(track));
             let text = format!(
                 "the server cannot deliver track {missing}: {why} ({})",
-                self.url
+                self.setup.url
             );
             cx.out.push_back(Output::Note(Note {
                 kind: "silent_stream",
@@ -73,7 +73,7 @@ impl Client {
             let text = format!(
                 "{what} of {} ({}), while other streams played",
                 kind.name(),
-                self.url
+                self.setup.url
             );
             cx.out.push_back(Output::Note(Note {
                 kind: "silent_stream",

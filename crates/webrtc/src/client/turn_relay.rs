@@ -173,10 +173,10 @@ fn send_to_turn(
 impl Client {
     /// Opens the socket or connection of the newest PeerConnection to the TURN server.
     pub(super) fn open_relay(&mut self, cx: &mut Context<'_>, channel: ChannelId) {
-        let Some(Ok(url)) = self.config.turn.as_ref().map(|turn| turn.check()) else {
+        let Some(Ok(url)) = self.setup.config.turn.as_ref().map(|turn| turn.check()) else {
             unreachable!("the keys of a population are checked before its clients are made");
         };
-        let (host, port, timeout) = (url.host, url.port, self.config.connect_timeout.0);
+        let (host, port, timeout) = (url.host, url.port, self.setup.config.connect_timeout.0);
         let open = match url.transport {
             TurnTransport::Udp => Open::UdpToHost {
                 host,
@@ -214,7 +214,7 @@ impl Client {
     /// Requests a relayed address, of the address family of the signalling connection.
     pub(super) fn relay_opened(&mut self, cx: &mut Context<'_>, at: usize) {
         let link = &mut self.links[at];
-        let (Some(turn), Some(relay)) = (&self.config.turn, &mut link.relay) else {
+        let (Some(turn), Some(relay)) = (&self.setup.config.turn, &mut link.relay) else {
             return;
         };
         let settings = TurnSettings {
@@ -222,9 +222,9 @@ impl Client {
             password: turn.password.clone(),
             reliable: relay.reliable,
             ipv6: self.local.is_some_and(|local| local.is_ipv6()),
-            timeout: self.config.request_timeout.0,
+            timeout: self.setup.config.request_timeout.0,
         };
-        let seed = session::seeds::derive_seed(&[self.seed, 32, u64::from(link.number.0)]);
+        let seed = session::seeds::derive_seed(&[self.setup.seed, 32, u64::from(link.number.0)]);
         relay.allocation = Some(Allocation::new(cx.now, settings, seed));
         self.flush_peer(cx, at);
     }

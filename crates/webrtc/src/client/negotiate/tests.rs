@@ -464,8 +464,8 @@ fn only_sections_that_accept_numbers_are_numbered() {
     let source = config.source().map(crate::config::with_limited_mtu);
     let source = source.map(|config| MediaSource::adaptive(&config, None));
     let source = source.expect("it has one").expect("it can be made");
-    pair.client.config = config.into();
-    pair.client.source = Some(Arc::new(source));
+    pair.client.setup.config = config.into();
+    pair.client.setup.source = Some(Arc::new(source));
     pair.does(|client, cx| {
         client.open_link(cx, PeerNumber(1), Direction::Send, None);
         client.link_opened(cx, 1, ours);

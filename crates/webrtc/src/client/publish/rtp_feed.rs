@@ -89,7 +89,7 @@ impl Client {
         else {
             return;
         };
-        let timeout = self.config.connect_timeout.0;
+        let timeout = self.setup.config.connect_timeout.0;
         let mut open = |port: u16, reading: ReadTiming| {
             let channel = self.next_channel();
             let open = Open::UdpToHost {
@@ -141,7 +141,7 @@ impl Client {
     }
 
     fn begin_feeding(&mut self, cx: &mut Context<'_>) {
-        let (Some(source), Some(mut feed)) = (self.source.clone(), self.feed.take()) else {
+        let (Some(source), Some(mut feed)) = (self.setup.source.clone(), self.feed.take()) else {
             return;
         };
         for (index, sockets) in feed.sockets.iter().enumerate() {
@@ -212,7 +212,10 @@ impl Client {
         let Some(sockets) = self.feed.as_mut().and_then(|feed| feed.sockets_of(channel)) else {
             return false;
         };
-        let detail = format!("{error} (UDP port {}, {})", sockets.port.media, self.url);
+        let detail = format!(
+            "{error} (UDP port {}, {})",
+            sockets.port.media, self.setup.url
+        );
         self.fail(cx, ConnectFailure::from(error).into(), detail);
         true
     }
@@ -236,7 +239,10 @@ impl Client {
 
     /// Fails the client because the server does not receive the streams.
     pub(super) fn fail_feed(&mut self, cx: &mut Context<'_>) {
-        let detail = format!("the server does not receive what is sent ({})", self.url);
+        let detail = format!(
+            "the server does not receive what is sent ({})",
+            self.setup.url
+        );
         self.fail(cx, Failure::NotSent, detail);
     }
 

@@ -77,7 +77,7 @@ impl TestClient {
         test.at(0, |client, cx| {
             client.open_link(cx, PeerNumber(0), Direction::Receive, None);
             client.links[0].connected_at = Some(cx.now);
-            client.media_check_at = Some(cx.now + client.config.no_media.0);
+            client.media_check_at = Some(cx.now + client.setup.config.no_media.0);
             client.call_signalling(cx, |_, _| ());
         });
         test
@@ -190,7 +190,7 @@ fn relayed_address_is_not_released_at_a_lost_turn_server() {
         let mut test = TestClient::new(false);
         let turn =
             r#"{"turn":{"url":"turn:127.0.0.1:3478?transport=tcp","user":"a","password":"b"}}"#;
-        test.client.config = Arc::new(serde_json::from_str(turn).expect("they are keys"));
+        test.client.setup.config = Arc::new(serde_json::from_str(turn).expect("they are keys"));
         test.at(0, |client, cx| {
             client.open_link(cx, PeerNumber(1), Direction::Receive, None);
             client.relay_opened(cx, 1);

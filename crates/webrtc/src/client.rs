@@ -1,46 +1,47 @@
 //! WebRTC client: signalling over one connection, or two with Janus over HTTP, and media over
 //! PeerConnections with a socket each.
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use measure::Time;
+use measure::{HistogramId, Time};
 
 use super::certificate::Certificate;
 use super::config::ClientConfig;
-use super::signalling::{
-    Direction, Signalling, SignallingAction, SignallingContext, SignallingTarget,
-};
+use super::signalling::{Direction, Signalling, SignallingAction, SignallingTarget};
 use super::url::Url;
 use kit::connect_failure::ConnectFailure;
-use kit::media::rtp::StreamSummary;
 use kit::media::source::MediaSource;
 use kit::media::talk::TurnSchedule;
-use kit::metrics as clients;
 use kit::publication::Publisher;
 use kit::url::UrlError;
-use kit::viewer::Delivery;
 use session::{
-    ArrivalTimes, ChannelError, ChannelId, CloseReason, Context, Input, MediaEvent, Note, Open,
-    Outcome, Output, Port, Session, Sinks, StreamRow,
+    ArrivalTimes, ChannelError, ChannelId, CloseReason, Context, Input, MediaEvent, Note, Outcome,
+    Output, Port, Session, Sinks, StreamRow,
 };
 
 mod congestion;
 mod feedback;
 mod link;
+mod media_checks;
 mod negotiate;
 mod publish;
 mod setup;
 mod shutdown;
+mod signalling_state;
 mod silent_streams;
+mod startup;
 mod turn_relay;
 mod zap;
 
 use link::PeerLink;
+use media_checks::MediaChecks;
 use publish::RtpFeed;
 use setup::Setup;
+use shutdown::EndedStreams;
+use signalling_state::SignallingState;
+use startup::Startup;
 use turn_relay::ReleasingRelay;
 
 /// Interval between receiver reports.
@@ -71,15 +72,8 @@ enum Phase {
 #[derive(Debug)]
 pub struct Client {
     setup: Setup,
-    signalling: Box<dyn Signalling>,
-    /// Actions of the signalling that are still to be carried out.
-    actions: VecDeque<SignallingAction>,
     phase: Phase,
-    /// Signalling connection, open or being opened.
-    channel: Option<ChannelId>,
-    /// Second signalling connection. Janus over HTTP uses it for events.
-    second_signalling_channel: Option<ChannelId>,
-    signalling_target: Option<SignallingTarget>,
+    signalling: SignallingState,
     last_channel: u32,
     /// Local address of the first signalling connection. Sockets for media are bound to it.
     local: Option<IpAddr>,
@@ -88,36 +82,15 @@ pub struct Client {
     feed: Option<Box<RtpFeed>>,
     /// TURN allocations that are being released. Their PeerConnections have ended.
     releasing_relays: Vec<ReleasingRelay>,
-    /// True once the signalling has nothing more to send.
-    signalling_ended: bool,
-    /// True after a channel change: the delays of a start are not measured.
-    is_later_channel: bool,
-    planned_start: Time,
-    started: Time,
-    /// True if media is available from the start, so that start-up delays are recorded. False for a
-    /// client that enters an empty room or only publishes.
-    expects_media_at_start: bool,
-    /// True once media is received or sent.
-    is_playing: bool,
-    /// Arrival of the first received media.
-    first_media: Option<Time>,
+    startup: Startup,
     /// True once players were told that the stream is published.
     published: bool,
-    /// Time of the next check for received media.
-    media_check_at: Option<Time>,
-    /// Time at which the client leaves because the server ended all streams (BYE).
-    leave_after_bye_at: Option<Time>,
-    /// Time since which media is expected. `None` while no one sends any to this client.
-    media_expected_since: Option<Time>,
+    checks: MediaChecks,
     /// Outcome, known once the client leaves.
     outcome: Option<Outcome>,
     /// End of the time that a leaving client has for its goodbye.
     leave_deadline: Time,
-    /// Set if media stopped: packets missing up to this time count as lost.
-    loss_counted_until: Option<Time>,
-    /// Rows of streams that have ended, and what they delivered.
-    rows: Vec<StreamSummary>,
-    delivery: Delivery,
+    ended_streams: EndedStreams,
     publisher: Publisher,
 }
 
@@ -134,33 +107,19 @@ impl Client {
     ) -> Result<Client, UrlError> {
         let setup = Setup::new(config.into(), Url::parse(url)?, seed, certificate);
         Ok(Client {
-            signalling: setup.signalling(),
-            actions: VecDeque::new(),
             phase: Phase::Idle,
-            channel: None,
-            second_signalling_channel: None,
-            signalling_target: None,
+            signalling: SignallingState::new(setup.signalling()),
             last_channel: 0,
             local: None,
             links: Vec::new(),
             feed: None,
             releasing_relays: Vec::new(),
-            signalling_ended: false,
-            is_later_channel: false,
-            planned_start: Time::ZERO,
-            started: Time::ZERO,
-            expects_media_at_start: setup.expects_media_at_start(),
-            is_playing: false,
-            first_media: None,
+            startup: Startup::new(&setup),
             published: false,
-            media_check_at: None,
-            media_expected_since: None,
-            leave_after_bye_at: None,
+            checks: MediaChecks::default(),
             outcome: None,
             leave_deadline: Time::NEVER,
-            loss_counted_until: None,
-            rows: Vec::new(),
-            delivery: Delivery::default(),
+            ended_streams: EndedStreams::default(),
             publisher: Publisher::default(),
             setup,
         })
@@ -168,7 +127,9 @@ impl Client {
 
     /// Sets the media that the client publishes or feeds.
     pub fn with_source(mut self, source: Arc<MediaSource>) -> Client {
-        self.signalling.set_fed_streams(RtpFeed::media(&source));
+        self.signalling
+            .kind
+            .set_fed_streams(RtpFeed::media(&source));
         self.setup.source = Some(source);
         self
     }
@@ -182,7 +143,7 @@ impl Client {
     /// Sets the wall-clock time at [`Time::ZERO`], since 1970. Published media is stamped with it.
     pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
         self.setup.wall_clock = Some(wall_clock);
-        self.signalling.set_wall_clock(wall_clock);
+        self.signalling.kind.set_wall_clock(wall_clock);
         self
     }
 
@@ -201,35 +162,10 @@ impl Client {
         matches!(self.phase, Phase::Leaving | Phase::Ended)
     }
 
-    /// Starts the signalling.
-    fn start_signalling(&mut self, cx: &mut Context<'_>) {
-        self.phase = Phase::Active;
-        self.media_check_at = None;
-        self.call_signalling(cx, |signalling, scope| signalling.begin(scope));
-    }
-
-    /// Calls the signalling. Its actions are carried out later, by [`Client::run_actions`].
-    fn call_signalling(
-        &mut self,
-        cx: &mut Context<'_>,
-        call: impl FnOnce(&mut dyn Signalling, &mut SignallingContext<'_>),
-    ) {
-        let mut scope = SignallingContext {
-            now: cx.now,
-            recorder: cx.recorder,
-            actions: &mut self.actions,
-        };
-        call(&mut *self.signalling, &mut scope);
-        self.media_expected_since = match self.signalling.expects_media() {
-            true => self.media_expected_since.or(Some(cx.now)),
-            false => None,
-        };
-    }
-
     /// Carries out the actions of the signalling.
     fn run_actions(&mut self, cx: &mut Context<'_>) {
         while self.phase != Phase::Ended
-            && let Some(action) = self.actions.pop_front()
+            && let Some(action) = self.signalling.actions.pop_front()
         {
             self.run_action(cx, action);
         }
@@ -237,42 +173,17 @@ impl Client {
 
     fn run_action(&mut self, cx: &mut Context<'_>, action: SignallingAction) {
         match action {
-            SignallingAction::Connect(target) => self.connect(cx, target),
+            SignallingAction::Connect(target) => self.connect(cx, target, false),
             SignallingAction::ConnectSecond(_) if self.is_leaving() => {}
-            SignallingAction::ConnectSecond(target) => self.connect_second(cx, target),
-            SignallingAction::SendSecond(bytes) => {
-                if let Some(channel) = self.second_signalling_channel {
-                    let port = Port::Media;
-                    cx.out.push_back(Output::Send {
-                        channel,
-                        port,
-                        bytes,
-                    });
-                }
-            }
-            SignallingAction::Send(bytes) => {
-                if let Some(channel) = self.channel {
-                    let port = Port::Media;
-                    cx.out.push_back(Output::Send {
-                        channel,
-                        port,
-                        bytes,
-                    });
-                }
-            }
-            SignallingAction::Disconnect => {
-                for channel in [self.channel.take(), self.second_signalling_channel.take()] {
-                    cx.out
-                        .extend(channel.map(|channel| Output::Close { channel }));
-                }
-            }
+            SignallingAction::ConnectSecond(target) => self.connect(cx, target, true),
+            SignallingAction::Send(bytes) => send(cx, self.signalling.channel, bytes),
+            SignallingAction::SendSecond(bytes) => send(cx, self.signalling.second_channel, bytes),
+            SignallingAction::Disconnect => self.signalling.disconnect(cx),
             SignallingAction::Left => self.signalling_has_ended(cx),
             SignallingAction::Failed { failure, detail } => {
                 self.signalling_failed(cx, failure, detail)
             }
-            SignallingAction::Note { kind, text } => {
-                cx.out.push_back(Output::Note(Note { kind, text }))
-            }
+            SignallingAction::Note { kind, text } => note(cx, kind, text),
             // A leaving client starts nothing new.
             _ if self.is_leaving() => {}
             SignallingAction::CreateOffer { peer, direction } => {
@@ -293,7 +204,7 @@ impl Client {
                 }
             }
             SignallingAction::FeedTo { ports } => self.open_feed(cx, &ports),
-            SignallingAction::ExpectMedia => self.expects_media_at_start = true,
+            SignallingAction::ExpectMedia => self.startup.expects_media = true,
             SignallingAction::DropPeer { peer } => {
                 if let Some(at) = self.link_index(peer) {
                     self.close_link(cx, at);
@@ -302,56 +213,22 @@ impl Client {
         }
     }
 
-    fn connect(&mut self, cx: &mut Context<'_>, target: SignallingTarget) {
-        if let Some(channel) = self.channel.take() {
-            cx.out.push_back(Output::Close { channel });
-        }
-        let channel = self.next_channel();
-        self.channel = Some(channel);
-        let open = self.opening(&target);
-        self.signalling_target = Some(target);
-        cx.out.push_back(Output::Open { channel, open });
-    }
-
-    fn connect_second(&mut self, cx: &mut Context<'_>, target: SignallingTarget) {
-        if let Some(channel) = self.second_signalling_channel.take() {
-            cx.out.push_back(Output::Close { channel });
-        }
-        let channel = self.next_channel();
-        self.second_signalling_channel = Some(channel);
-        let open = self.opening(&target);
-        cx.out.push_back(Output::Open { channel, open });
-    }
-
-    fn opening(&self, target: &SignallingTarget) -> Open {
-        let SignallingTarget { host, port, secure } = target.clone();
-        let timeout = self.setup.config.connect_timeout.0;
-        match secure {
-            true => Open::Tls {
-                host,
-                port,
-                timeout,
-                server_name: self.setup.config.tls.server_name.clone(),
-            },
-            false => Open::Tcp {
-                host,
-                port,
-                timeout,
-            },
-        }
+    fn connect(&mut self, cx: &mut Context<'_>, target: SignallingTarget, is_second: bool) {
+        let (channel, config) = (self.next_channel(), &self.setup.config);
+        self.signalling
+            .connect(cx, channel, config, target, is_second);
     }
 
     fn opened(&mut self, cx: &mut Context<'_>, channel: ChannelId, local: SocketAddr) {
-        if self.channel == Some(channel) {
+        if self.signalling.channel == Some(channel) {
             if self.local.is_none() {
                 self.local = Some(session::udp_bind_address(local.ip()));
-                self.record_connected(cx);
+                self.startup.connected(cx);
             }
-            return self.call_signalling(cx, |signalling, scope| signalling.connected(scope));
+            return self.signalling.call(cx, Signalling::connected);
         }
-        if self.second_signalling_channel == Some(channel) {
-            return self
-                .call_signalling(cx, |signalling, scope| signalling.second_connected(scope));
+        if self.signalling.second_channel == Some(channel) {
+            return self.signalling.call(cx, Signalling::second_connected);
         }
         if self.feed_opened(cx, channel) {
             return;
@@ -366,12 +243,14 @@ impl Client {
     }
 
     fn open_failed(&mut self, cx: &mut Context<'_>, channel: ChannelId, error: ChannelError) {
-        if self.channel == Some(channel) || self.second_signalling_channel == Some(channel) {
-            match self.second_signalling_channel == Some(channel) {
-                true => self.second_signalling_channel = None,
-                false => self.channel = None,
+        if self.signalling.channel == Some(channel)
+            || self.signalling.second_channel == Some(channel)
+        {
+            match self.signalling.second_channel == Some(channel) {
+                true => self.signalling.second_channel = None,
+                false => self.signalling.channel = None,
             }
-            let target = self.signalling_target.as_ref();
+            let target = self.signalling.target.as_ref();
             let target = target.map(|target| format!("{}:{}", target.host, target.port));
             let detail = format!("{error} ({})", target.unwrap_or_default());
             if self.is_leaving() {
@@ -391,13 +270,15 @@ impl Client {
     }
 
     fn closed(&mut self, cx: &mut Context<'_>, channel: ChannelId, how: CloseReason) {
-        if self.channel == Some(channel) {
-            self.channel = None;
-            return self.call_signalling(cx, |signalling, scope| signalling.closed(scope, how));
+        if self.signalling.channel == Some(channel) {
+            self.signalling.channel = None;
+            return self
+                .signalling
+                .call(cx, |own, scope| own.closed(scope, how));
         }
-        if self.second_signalling_channel == Some(channel) {
-            self.second_signalling_channel = None;
-            return self.call_signalling(cx, |signalling, scope| {
+        if self.signalling.second_channel == Some(channel) {
+            self.signalling.second_channel = None;
+            return self.signalling.call(cx, |signalling, scope| {
                 signalling.second_closed(scope, how);
             });
         }
@@ -410,37 +291,11 @@ impl Client {
         }
     }
 
-    /// Reports that the client plays, once it first receives or sends media.
-    fn report_playing(&mut self, cx: &mut Context<'_>, at: Time) {
-        if !std::mem::replace(&mut self.is_playing, true) {
-            cx.out.push_back(Output::Playing { at });
-        }
-    }
-
-    /// Records the start-up delays when the first media arrives.
-    fn record_startup(&mut self, cx: &mut Context<'_>, at: Time) {
-        let is_first = self.first_media.is_none();
-        self.first_media.get_or_insert(at);
-        if is_first && self.expects_media_at_start && !self.is_later_channel {
-            for (histogram, from) in [
-                (clients::STARTUP_DELAY, self.planned_start),
-                (clients::STARTUP_DELAY_FROM_SENT, self.started),
-            ] {
-                let delay = at.since(from);
-                cx.recorder.record(histogram, delay.as_nanos() as u64);
-            }
-        }
-        self.report_playing(cx, at);
-    }
-
     /// Handles everything that is due.
     fn handle_due(&mut self, cx: &mut Context<'_>) {
-        let signalling_deadline = self
-            .signalling
-            .deadline()
-            .filter(|_| !self.signalling_ended);
+        let signalling_deadline = self.signalling.deadline();
         if signalling_deadline.is_some_and(|due| due <= cx.now) {
-            self.call_signalling(cx, |signalling, scope| signalling.handle_due(scope));
+            self.signalling.call(cx, Signalling::handle_due);
         }
         let mut at = 0;
         while let Some(link) = self.links.get(at) {
@@ -472,8 +327,8 @@ impl Client {
             .filter_map(ReleasingRelay::deadline);
         let feed = self.feed.as_ref().and_then(|feed| feed.deadline());
         let own = [
-            self.media_check_at,
-            self.leave_after_bye_at,
+            self.checks.next_at,
+            self.checks.leave_at,
             self.signalling.deadline(),
             feed,
         ];
@@ -493,18 +348,20 @@ impl Session for Client {
         match input {
             _ if self.phase == Phase::Ended => return,
             Input::Start { due } if self.phase == Phase::Idle => {
-                (self.planned_start, self.started) = (due, cx.now);
-                self.start_signalling(cx);
+                (self.startup.planned, self.startup.started) = (due, cx.now);
+                self.phase = Phase::Active;
+                self.signalling.call(cx, Signalling::begin);
             }
             Input::Opened { channel, local, .. } => self.opened(cx, channel, local),
             Input::OpenFailed { channel, error } => self.open_failed(cx, channel, error),
-            Input::Bytes { channel, bytes, .. } if self.channel == Some(channel) => {
-                self.call_signalling(cx, |signalling, scope| signalling.bytes(scope, bytes));
+            Input::Bytes { channel, bytes, .. } if self.signalling.channel == Some(channel) => {
+                self.signalling
+                    .call(cx, |signalling, scope| signalling.bytes(scope, bytes));
             }
             Input::Bytes { channel, bytes, .. }
-                if self.second_signalling_channel == Some(channel) =>
+                if self.signalling.second_channel == Some(channel) =>
             {
-                self.call_signalling(cx, |signalling, scope| {
+                self.signalling.call(cx, |signalling, scope| {
                     signalling.second_bytes(scope, bytes);
                 });
             }
@@ -567,10 +424,7 @@ impl Session for Client {
         match self.phase {
             Phase::Idle | Phase::Ended => return None,
             Phase::Leaving => {
-                let signalling_deadline = self
-                    .signalling
-                    .deadline()
-                    .filter(|_| !self.signalling_ended);
+                let signalling_deadline = self.signalling.deadline();
                 let signalling_deadline = signalling_deadline.unwrap_or(Time::NEVER);
                 let releasing = self
                     .releasing_relays
@@ -606,4 +460,24 @@ impl Session for Client {
 fn round_up_to_grid(at: Time) -> Time {
     let grid = DEADLINE_GRID.as_nanos() as u64;
     Time::from_nanos(at.as_nanos().div_ceil(grid).saturating_mul(grid))
+}
+
+/// Records a delay.
+fn record_delay(cx: &mut Context<'_>, histogram: HistogramId, delay: Duration) {
+    cx.recorder.record(histogram, delay.as_nanos() as u64);
+}
+
+/// Adds an event to the run's list of events.
+fn note(cx: &mut Context<'_>, kind: &'static str, text: String) {
+    cx.out.push_back(Output::Note(Note { kind, text }));
+}
+
+/// Sends bytes on a connection. `None` sends nothing.
+fn send(cx: &mut Context<'_>, channel: Option<ChannelId>, bytes: Vec<u8>) {
+    let port = Port::Media;
+    cx.out.extend(channel.map(|channel| Output::Send {
+        channel,
+        port,
+        bytes,
+    }));
 }

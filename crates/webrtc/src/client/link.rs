@@ -6,7 +6,7 @@ use measure::Time;
 
 use super::publish::OutgoingMedia;
 use super::turn_relay::TurnRelay;
-use super::{Client, Phase};
+use super::{Client, Phase, record_delay};
 use crate::config::Receive;
 use crate::failure::Failure;
 use crate::metrics as m;
@@ -20,10 +20,6 @@ use kit::connect_failure::ConnectFailure;
 use session::{
     ChannelError, ChannelId, Context, Datagram, Open, Output, ReadTiming, SinkId, SocketMedia,
 };
-
-/// Maximum number of rows of ended streams. Their number is unbounded in a room where participants
-/// come and go. Streams beyond the limit count only in the figures of the population.
-const ROWS_MAX: usize = 2048;
 
 /// A PeerConnection.
 #[derive(Debug)]
@@ -317,7 +313,8 @@ impl Client {
                     let tracks = cx.sinks.get::<Tracks>(sink);
                     tracks.handle_rtcp(compound, datagram.at, cx.recorder);
                     if tracks.all_sources_left() && self.setup.url.resource == Resource::Whep {
-                        self.leave_after_bye_at
+                        self.checks
+                            .leave_at
                             .get_or_insert(cx.now + super::BYE_GRACE);
                     }
                 }
@@ -375,7 +372,7 @@ impl Client {
                 if link.ice_connected_at.is_none() {
                     link.ice_connected_at = Some(cx.now);
                     let waited = cx.now.since(link.negotiated_at.unwrap_or(cx.now));
-                    cx.recorder.record(m::ICE_DELAY, waited.as_nanos() as u64);
+                    record_delay(cx, m::ICE_DELAY, waited);
                 }
             }
             // Flows send without the session, so through TURN they need a bound channel.
@@ -388,7 +385,7 @@ impl Client {
                     return;
                 }
                 let mut detail = self.describe_link(at, "the server closed the DTLS connection");
-                if self.signalling.expects_media() {
+                if self.signalling.kind.expects_media() {
                     detail += "; MediaMTX does so if H.264 has B-frames: its log tells";
                 }
                 self.fail(cx, Failure::DtlsClosed, detail);
@@ -406,7 +403,7 @@ impl Client {
         cx.recorder.add(m::PEERS_CONNECTED, 1);
         let dtls_connected = link.dtls_connected_at.unwrap_or(cx.now);
         let waited = dtls_connected.since(link.ice_connected_at.unwrap_or(dtls_connected));
-        cx.recorder.record(m::DTLS_DELAY, waited.as_nanos() as u64);
+        record_delay(cx, m::DTLS_DELAY, waited);
         let number = link.number;
         if let (Some(sink), Some(peer)) = (link.sink, &mut link.peer) {
             match self.setup.config.receive {
@@ -430,7 +427,8 @@ impl Client {
             if cx.sinks.get::<Tracks>(sink).has_requests() {
                 link.nack_at = Some(cx.now + super::NACK_CHECK_INTERVAL);
             }
-            self.media_check_at
+            self.checks
+                .next_at
                 .get_or_insert(cx.now + self.setup.config.no_media.0);
             self.start_feedback(cx, at);
         }
@@ -438,7 +436,7 @@ impl Client {
         if link.direction == Direction::Send {
             self.begin_sending(cx, at);
         }
-        self.call_signalling(cx, |signalling, scope| {
+        self.signalling.call(cx, |signalling, scope| {
             signalling.peer_connected(scope, number)
         });
     }
@@ -450,16 +448,15 @@ impl Client {
             && !std::mem::replace(&mut link.has_media, true)
         {
             let waited = first.since(link.connected_at.unwrap_or(first));
-            cx.recorder
-                .record(m::FIRST_MEDIA_DELAY, waited.as_nanos() as u64);
+            record_delay(cx, m::FIRST_MEDIA_DELAY, waited);
             // After the handshake, one wake-up serves all clients.
             cx.out.push_back(Output::SetReadTiming {
                 channel: link.channel,
                 reading: ReadTiming::Soon(FEEDBACK_DELAY_MAX),
             });
         }
-        self.media_check_at = Some(first + self.setup.config.silence.0);
-        self.record_startup(cx, first);
+        self.checks.next_at = Some(first + self.setup.config.silence.0);
+        self.startup.media_began(cx, first);
     }
 
     /// Requests missing packets at once: a sink has found a gap.
@@ -591,12 +588,9 @@ impl Client {
         link.send_pending(cx);
         if let Some(sink) = link.sink {
             let mut tracks = cx.sinks.remove::<Tracks>(sink);
-            tracks.finish(self.loss_counted_until, cx.recorder);
-            let rows = tracks.rows(&self.setup.url.to_string());
-            rows.iter()
-                .for_each(|row| self.delivery.add(row.delivery()));
-            let room = ROWS_MAX.saturating_sub(self.rows.len());
-            self.rows.extend(rows.into_iter().take(room));
+            tracks.finish(self.checks.loss_counted_until, cx.recorder);
+            self.ended_streams
+                .add(tracks.rows(&self.setup.url.to_string()));
         }
         let channel = link.channel;
         match link.relay.take() {

@@ -77,7 +77,7 @@ impl Client {
         let text = offer.to_string();
         link.local_offer = Some(Box::new(offer));
         let number = link.number;
-        self.call_signalling(cx, |signalling, scope| {
+        self.signalling.call(cx, |signalling, scope| {
             signalling.local_description(scope, number, &text);
         });
     }
@@ -133,7 +133,7 @@ impl Client {
         let number = link.number;
         let negotiated = sdp::negotiated_media(&answer, &description, true);
         self.apply_negotiated(cx, at, &negotiated);
-        self.call_signalling(cx, |signalling, scope| {
+        self.signalling.call(cx, |signalling, scope| {
             signalling.local_description(scope, number, &text);
         });
     }

@@ -10,8 +10,8 @@ use measure::{Recorder, Time};
 use mediagen::ladder::Encoder;
 use std::time::Duration;
 
-use super::Client;
 use super::congestion::{CongestionControl, NumberedStream};
+use super::{Client, note};
 use crate::failure::Failure;
 use crate::feedback::{Message, RtxStream, SendHistoryCounts, TransportCc, messages};
 use crate::metrics as m;
@@ -33,7 +33,7 @@ use kit::publication::{self, Publication};
 use media::{MediaCounts, StreamMedia};
 pub(super) use rtp_feed::RtpFeed;
 use session::seeds::derive_seed;
-use session::{Context, FlowId, Flows, Note, Output, ReadTiming};
+use session::{Context, FlowId, Flows, Output, ReadTiming};
 
 /// Interval at which reports are sent.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -616,8 +616,7 @@ impl Client {
                 .copied();
             let Some(taken) = accepted else {
                 let text = self.describe_link(at, &format!("the server refused {}", clip.media()));
-                let kind = "media_refused";
-                cx.out.push_back(Output::Note(Note { kind, text }));
+                note(cx, "media_refused", text);
                 continue;
             };
             let layered = index == 0 && !source.lower_layers.is_empty();
@@ -632,8 +631,7 @@ impl Client {
                 if layered {
                     let text =
                         self.describe_link(at, "the server refused simulcast: one layer is sent");
-                    let kind = "simulcast_refused";
-                    cx.out.push_back(Output::Note(Note { kind, text }));
+                    note(cx, "simulcast_refused", text);
                 }
             }
             for (layer, extensions) in layers {
@@ -654,10 +652,7 @@ impl Client {
             channel,
             reading: ReadTiming::Late,
         });
-        let published = cx.now.since(self.planned_start);
-        let nanos = published.as_nanos() as u64;
-        cx.recorder.record(m::PUBLISH_DELAY, nanos);
-        self.report_playing(cx, cx.now);
+        self.startup.published(cx);
         self.send_sender_reports(cx, at, false);
     }
 

@@ -114,12 +114,6 @@ impl Setup {
         }
     }
 
-    /// True if media is available from the start, unless others have to publish it first.
-    pub(super) fn expects_media_at_start(&self) -> bool {
-        matches!(self.url.resource, Resource::Whep | Resource::Mountpoint(_))
-            && self.config.feed.is_none()
-    }
-
     /// True if the client is to receive media.
     pub(super) fn is_viewer(&self) -> bool {
         match self.url.resource {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Client, Phase};
+use super::{Client, Phase, note};
 use crate::tracks::{MediaStatus, Section, Tracks};
 use kit::media::rtp::metrics::STREAMS_SILENT;
 use kit::media::silence;
-use session::{Context, Note, Output};
+use session::Context;
 
 impl Client {
     /// Counts silent streams at the end of a client that has not failed, and adds a note about
@@ -18,11 +18,11 @@ impl Client {
         if self.phase != Phase::Active {
             return;
         }
-        let silence = self.setup.config.silence.0;
+        let (silence, url) = (self.setup.config.silence.0, &self.setup.url);
         // No media was expected after that.
         let until = self.publisher.left_at().unwrap_or(cx.now);
         let mut statuses = Vec::new();
-        let muted_until = |track: &str| self.signalling.muted_until(track);
+        let muted_until = |track: &str| self.signalling.kind.muted_until(track);
         for link in &self.links {
             if let (Some(sink), Some(connected_at)) = (link.sink, link.connected_at) {
                 let tracks = cx.sinks.get::<Tracks>(sink);
@@ -39,7 +39,7 @@ impl Client {
         {
             return;
         }
-        for (missing, why) in self.signalling.missing_tracks() {
+        for (missing, why) in self.signalling.kind.missing_tracks() {
             let is_it = |track: &Option<String>| track.as_deref() == Some(missing);
             let mut own = statuses.iter().filter(|(track, ..)| is_it(track));
             if own.any(|(.., status)| matches!(status, MediaStatus::Flowing | MediaStatus::Muted)) {
@@ -47,15 +47,8 @@ impl Client {
             }
             // A track is reported once.
             statuses.retain(|(track, ..)| !is_it(track));
-            let text = format!(
-                "the server cannot deliver track {missing}: {why} ({})",
-                self.setup.url
-            );
-            cx.out.push_back(Output::Note(Note {
-                kind: "silent_stream",
-                text,
-            }));
-            cx.recorder.add(STREAMS_SILENT, 1);
+            let text = format!("the server cannot deliver track {missing}: {why} ({url})");
+            note_silent(cx, text);
         }
         let wait_min = silence::bound(Duration::ZERO, Duration::ZERO, silence);
         for (_, kind, status) in statuses {
@@ -70,16 +63,14 @@ impl Client {
                 }
                 _ => continue,
             };
-            let text = format!(
-                "{what} of {} ({}), while other streams played",
-                kind.name(),
-                self.setup.url
-            );
-            cx.out.push_back(Output::Note(Note {
-                kind: "silent_stream",
-                text,
-            }));
-            cx.recorder.add(STREAMS_SILENT, 1);
+            let kind = kind.name();
+            let text = format!("{what} of {kind} ({url}), while other streams played");
+            note_silent(cx, text);
         }
     }
+}
+
+fn note_silent(cx: &mut Context<'_>, text: String) {
+    note(cx, "silent_stream", text);
+    cx.recorder.add(STREAMS_SILENT, 1);
 }

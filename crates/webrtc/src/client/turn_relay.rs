@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use measure::Time;
 
-use super::{Client, Phase};
+use super::{Client, Phase, record_delay};
 use crate::failure::Failure;
 use crate::metrics as m;
 use crate::peer::{MEDIA_MARK, Peer, PeerState};
@@ -389,7 +389,7 @@ impl Client {
             }
             !is_released
         });
-        if self.signalling_ended && self.releasing_relays.is_empty() {
+        if self.signalling.has_ended && self.releasing_relays.is_empty() {
             self.finish(cx);
         }
     }
@@ -443,7 +443,7 @@ impl Client {
                     let link = &mut self.links[at];
                     let requested_at = std::mem::replace(&mut link.requested_at, cx.now);
                     let waited = cx.now.since(requested_at);
-                    cx.recorder.record(m::TURN_DELAY, waited.as_nanos() as u64);
+                    record_delay(cx, m::TURN_DELAY, waited);
                     self.link_opened(cx, at, relayed);
                 }
                 TurnEvent::Bound { peer, channel } => {

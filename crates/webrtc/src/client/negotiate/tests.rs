@@ -77,7 +77,7 @@ impl TestPair {
         let certificate = Arc::new(Certificate::generate(1));
         let mut client = Client::new(config, url, 1, certificate).expect("it is a URL");
         let described = Arc::new(Mutex::new(Vec::new()));
-        client.signalling = Box::new(StoringSignalling(described.clone()));
+        client.signalling.kind = Box::new(StoringSignalling(described.clone()));
         client.phase = super::super::Phase::Active;
         client.local = Some(ours.ip());
         let now = Time::from_nanos(1_000_000_000);
@@ -402,7 +402,7 @@ fn only_feedback_awaits_datagrams_that_have_arrived() {
     assert!(pair.client.awaits_input(pair.now));
     pair.take_answer();
     pair.run(Duration::from_secs(3));
-    pair.client.media_check_at = None;
+    pair.client.checks.next_at = None;
     let later = pair.now + Duration::from_secs(1);
     let link = &mut pair.client.links[0];
     link.peer = None;

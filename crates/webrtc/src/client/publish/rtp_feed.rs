@@ -8,7 +8,6 @@ use super::encrypted_flow::EncryptedFlow;
 use super::{OutgoingMedia, OutgoingStream};
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::metrics as m;
 use crate::signalling::{FeedPorts, FeedStream};
 use kit::connect_failure::ConnectFailure;
 use kit::media::rtp::header::Header;
@@ -83,7 +82,8 @@ impl Client {
     /// Opens the sockets to these ports.
     pub(in crate::client) fn open_feed(&mut self, cx: &mut Context<'_>, ports: &[FeedPorts]) {
         let Some(host) = self
-            .signalling_target
+            .signalling
+            .target
             .as_ref()
             .map(|target| target.host.clone())
         else {
@@ -164,10 +164,7 @@ impl Client {
         }
         feed.outgoing_media.begin_counting(cx.now);
         self.feed = Some(feed);
-        let published = cx.now.since(self.planned_start);
-        cx.recorder
-            .record(m::PUBLISH_DELAY, published.as_nanos() as u64);
-        self.report_playing(cx, cx.now);
+        self.startup.published(cx);
         // The mount point exists, so its viewers receive media from now on.
         self.published = true;
         self.announce_published(cx, true);

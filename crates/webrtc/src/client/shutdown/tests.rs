@@ -63,7 +63,7 @@ impl TestClient {
         let url = "janus+ws://10.0.0.1/videoroom/1";
         let mut client = Client::new(config, url, 1, certificate).expect("it is a URL");
         let others = Arc::new(AtomicBool::new(others));
-        client.signalling = Box::new(StubSignalling(others.clone(), Vec::new()));
+        client.signalling.kind = Box::new(StubSignalling(others.clone(), Vec::new()));
         client.phase = Phase::Active;
         client.local = Some([127, 0, 0, 1].into());
         let mut test = TestClient {
@@ -77,8 +77,8 @@ impl TestClient {
         test.at(0, |client, cx| {
             client.open_link(cx, PeerNumber(0), Direction::Receive, None);
             client.links[0].connected_at = Some(cx.now);
-            client.media_check_at = Some(cx.now + client.setup.config.no_media.0);
-            client.call_signalling(cx, |_, _| ());
+            client.checks.next_at = Some(cx.now + client.setup.config.no_media.0);
+            client.signalling.call(cx, |_, _| ());
         });
         test
     }
@@ -98,7 +98,7 @@ impl TestClient {
     /// Sets whether others publish from `millis` on.
     fn others(&mut self, millis: u64, publish: bool) {
         self.others.store(publish, Ordering::Relaxed);
-        self.at(millis, |client, cx| client.call_signalling(cx, |_, _| ()));
+        self.at(millis, |client, cx| client.signalling.call(cx, |_, _| ()));
     }
 
     /// Checks every half second until `millis`. Returns the reason and the time of a failure.
@@ -218,14 +218,14 @@ fn deleting() -> TestClient {
     test.client = Client::new(config, url, 1, certificate).expect("it is a URL");
     test.client.phase = Phase::Active;
     test.at(0, |client, cx| {
-        client.call_signalling(cx, |signalling, scope| {
+        client.signalling.call(cx, |signalling, scope| {
             signalling.begin(scope);
             signalling.connected(scope);
             signalling.local_description(scope, PeerNumber(0), "v=0\r\n");
             let created = "HTTP/1.1 201 Created\r\nLocation: /a\r\nContent-Length: 0\r\n\r\n";
             signalling.bytes(scope, created.as_bytes());
         });
-        client.actions.clear();
+        client.signalling.actions.clear();
         client.begin_leaving(cx, Outcome::Stopped);
         client.run_actions(cx);
     });
@@ -236,10 +236,12 @@ fn deleting() -> TestClient {
 fn unanswered_goodbyes_are_events() {
     for ends in 0..3 {
         let mut test = deleting();
-        let channel = test.client.channel.expect("it connects");
+        let channel = test.client.signalling.channel.expect("it connects");
         test.at(0, |client, cx| match ends {
             0 => client.open_failed(cx, channel, ChannelError::Refused),
-            _ => client.call_signalling(cx, |signalling, scope| signalling.connected(scope)),
+            _ => client
+                .signalling
+                .call(cx, |signalling, scope| signalling.connected(scope)),
         });
         match ends {
             0 => {}
@@ -308,7 +310,7 @@ fn rows_of_ended_streams_are_bounded() {
             client.close_link(cx, at);
         });
     }
-    assert_eq!(test.client.rows.len(), 2048);
+    assert_eq!(test.client.ended_streams.rows.len(), 2048);
     let received = kit::media::rtp::metrics::RECEIVED;
     assert_eq!(test.recorder.counter(received), 3000);
 }
@@ -324,7 +326,8 @@ fn undeliverable_track_is_silent_once_unless_received() {
         (vec!["goes", "gone", "nowhere"], 2, 2),
     ] {
         let mut test = TestClient::new(true);
-        test.client.signalling = Box::new(StubSignalling(test.others.clone(), missing.clone()));
+        test.client.signalling.kind =
+            Box::new(StubSignalling(test.others.clone(), missing.clone()));
         let sink = test.client.links[0].sink.expect("it receives");
         let section = |mid: &str, track: &str, ssrc| Section {
             mid: mid.to_owned(),

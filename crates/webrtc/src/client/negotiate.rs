@@ -45,11 +45,6 @@ fn to_media_kind(kind: MediaKind) -> Carried {
 }
 
 impl Client {
-    /// Session id of our descriptions (RFC 8829, 5.2.1).
-    fn session_id(&self) -> u64 {
-        session::seeds::derive_seed(&[self.setup.seed, 4]) >> 2
-    }
-
     /// Creates our offer and passes it to the signalling.
     pub(super) fn offer(&mut self, cx: &mut Context<'_>, at: usize) {
         let medias = match self.links[at].direction {
@@ -57,9 +52,9 @@ impl Client {
                 receiving_section(MediaKind::Audio, known::all_audio()),
                 receiving_section(MediaKind::Video, known::all_video()),
             ],
-            Direction::Send => self.offered_source(),
+            Direction::Send => self.setup.offered_source(),
         };
-        let session_id = self.session_id();
+        let session_id = self.setup.session_id();
         let link = &mut self.links[at];
         let Some(peer) = &mut link.peer else {
             return;
@@ -91,7 +86,7 @@ impl Client {
                 return self.fail(cx, Failure::BadSdp, detail);
             }
         };
-        let (now, session_id) = (cx.now, self.session_id());
+        let (now, session_id) = (cx.now, self.setup.session_id());
         let has_data = matches!(self.setup.url.resource, Resource::LiveKit(_));
         let link = &mut self.links[at];
         let Some(peer) = &mut link.peer else {
@@ -245,7 +240,7 @@ impl Client {
                 self.start_feedback(cx, at);
             }
         }
-        let rids = self.layer_rids();
+        let rids = self.setup.layer_rids();
         let link = &mut self.links[at];
         link.outgoing_media.set_accepted_sections(sections, rids);
         self.flush_peer(cx, at);

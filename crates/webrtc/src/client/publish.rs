@@ -4,6 +4,7 @@ mod congestion_feedback;
 mod encrypted_flow;
 mod media;
 mod rtp_feed;
+mod source;
 
 use bytes::BytesMut;
 use measure::{Recorder, Time};
@@ -16,24 +17,16 @@ use crate::failure::Failure;
 use crate::feedback::{Message, RtxStream, SendHistoryCounts, TransportCc, messages};
 use crate::metrics as m;
 use crate::retransmitter::Retransmitter;
-use crate::sdp::{
-    Codec, Direction as Way, LocalSource, MediaKind, NegotiatedMedia, OfferedMedia,
-    extension as header_extension,
-};
-use crate::signalling::livekit;
+use crate::sdp::{MediaKind, NegotiatedMedia, extension as header_extension};
 use crate::turn::RelayChannel;
-use crate::url::Resource;
 use encrypted_flow::{EncryptedFlow, LayerExtensions};
 use kit::media::rtcp::{self, Packet};
-use kit::media::rtp::{
-    Clip, EncoderFlow, EncoderFlowSettings, Faults, FlowSettings, RtpFlow, TalkFlow, TalkSettings,
-};
 use kit::media::source::{MediaSource, SIMULCAST_LAYERS};
 use kit::publication::{self, Publication};
 use media::{MediaCounts, StreamMedia};
 pub(super) use rtp_feed::RtpFeed;
-use session::seeds::derive_seed;
 use session::{Context, FlowId, Flows, Output, ReadTiming};
+use source::{LayerRids, SourceStream};
 
 /// Interval at which reports are sent.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -44,12 +37,6 @@ const LIVE_AFTER: Duration = Duration::from_secs(2);
 
 /// Maximum number of packets that one report may plausibly cover.
 const PACKETS_MAX: u64 = 100_000;
-
-/// RIDs of the layers of a simulcast, best first.
-type LayerRids = [&'static str; SIMULCAST_LAYERS as usize];
-
-/// RIDs of high, middle and low quality, as most web pages use them.
-const LAYER_RIDS: LayerRids = ["h", "m", "l"];
 
 /// Media that a PeerConnection sends.
 #[derive(Debug, Default)]
@@ -408,109 +395,7 @@ impl OutgoingMedia {
     }
 }
 
-/// Returns a number that identifies a layer of a clip.
-fn layer_seed(index: usize, layer: usize) -> u64 {
-    index as u64 | (layer as u64) << 32
-}
-
 impl Client {
-    /// Returns the SSRC of a layer of a clip.
-    fn own_ssrc(&self, (index, layer): (usize, usize)) -> u32 {
-        derive_seed(&[self.setup.seed, 41, layer_seed(index, layer)]) as u32
-    }
-
-    /// Returns the SSRC of the retransmissions of a layer.
-    fn rtx_ssrc(&self, (index, layer): (usize, usize)) -> u32 {
-        derive_seed(&[self.setup.seed, 44, layer_seed(index, layer)]) as u32
-    }
-
-    /// Returns a payload type for retransmissions that no clip uses.
-    fn rtx_payload_type(&self, index: usize) -> u8 {
-        let clips = self.setup.source.iter().flat_map(|source| &source.clips);
-        let taken: Vec<u8> = clips.map(|clip| clip.payload_type()).collect();
-        let mut free = (96..=127u8).filter(|number| !taken.contains(number));
-        free.nth(index).unwrap_or(127)
-    }
-
-    /// Returns the RIDs by which the server knows the layers of a simulcast.
-    pub(super) fn layer_rids(&self) -> LayerRids {
-        match self.setup.url.resource {
-            Resource::LiveKit(_) => livekit::LAYER_RIDS,
-            _ => LAYER_RIDS,
-        }
-    }
-
-    /// Returns the offered sections of the source.
-    pub(super) fn offered_source(&self) -> Vec<OfferedMedia> {
-        let Some(source) = &self.setup.source else {
-            return Vec::new();
-        };
-        let mut medias = Vec::new();
-        for (index, clip) in source.clips.iter().enumerate() {
-            let encoding = clip.encoding();
-            let (name, rate) = encoding.split_once('/').unwrap_or((encoding, ""));
-            let (rate, channels) = rate.split_once('/').unwrap_or((rate, ""));
-            let rate = rate.parse().unwrap_or(clip.clock_rate());
-            let mut codec = Codec::new(clip.payload_type(), name, rate);
-            codec.channels = channels.parse().ok();
-            if !clip.parameters().is_empty() {
-                // Parameter sets are sent in packets, so the offer need not contain them (RFC 6184,
-                // 8.1).
-                let named = |part: &&str| !part.trim().starts_with("sprop-");
-                let parts: Vec<&str> = clip.parameters().split(';').filter(named).collect();
-                codec = codec.with_parameters(&parts.join(";"));
-            }
-            let kind = match clip.media() {
-                "audio" => MediaKind::Audio,
-                _ => MediaKind::Video,
-            };
-            let mut codecs = vec![codec];
-            if kind == MediaKind::Video {
-                let rtx = Codec::new(self.rtx_payload_type(index), "rtx", rate);
-                codecs.push(rtx.with_parameters(&format!("apt={}", clip.payload_type())));
-            }
-            let layered = index == 0 && !source.lower_layers.is_empty();
-            let layer_uris = [
-                header_extension::MID,
-                header_extension::RID,
-                header_extension::REPAIRED_RID,
-            ];
-            let layer_uris = layer_uris.into_iter().filter(|_| layered);
-            let source = LocalSource {
-                ssrc: self.own_ssrc((index, 0)),
-                rtx_ssrc: Some(self.rtx_ssrc((index, 0))),
-                cname: self.setup.cname.clone(),
-                stream_id: "streamgauge".to_owned(),
-                track_id: format!("{}{index}", clip.media()),
-                layers: match layered {
-                    true => self.layer_rids().map(str::to_owned).to_vec(),
-                    false => Vec::new(),
-                },
-            };
-            // An extension must have the same id in all sections of a transport.
-            let transport_uri = self
-                .setup
-                .config
-                .follows_congestion()
-                .then_some(header_extension::TRANSPORT_CC);
-            let talks = kind == MediaKind::Audio && self.setup.talk_schedule.is_some();
-            let voice_uri = talks.then_some(header_extension::AUDIO_LEVEL);
-            medias.push(OfferedMedia {
-                kind,
-                direction: Way::SendOnly,
-                codecs,
-                extensions: transport_uri
-                    .into_iter()
-                    .chain(voice_uri)
-                    .chain(layer_uris)
-                    .map(str::to_owned)
-                    .collect(),
-                source: Some(source),
-            });
-        }
-        medias
-    }
-
     /// Returns the kinds of media that the server accepted.
     pub(super) fn sent_kinds(&self) -> Vec<&'static str> {
         let Some(source) = &self.setup.source else {
@@ -526,68 +411,6 @@ impl Client {
         accepted
             .filter_map(|accepted| Some(source.clips.get(accepted.section_index)?.media()))
             .collect()
-    }
-
-    /// Creates and starts one of the streams of the source.
-    fn start_media(
-        &self,
-        now: Time,
-        source: &MediaSource,
-        (index, layer): (usize, usize),
-    ) -> StreamMedia {
-        let ssrc = self.own_ssrc((index, layer));
-        // The first number is far below the wrap-around, so that receivers have settled on an SRTP
-        // index before it.
-        let first_seq =
-            derive_seed(&[self.setup.seed, 42, layer_seed(index, layer)]) as u16 & 0x3fff;
-        let first_timestamp = derive_seed(&[self.setup.seed, 43, layer_seed(index, layer)]) as u32;
-        let pacing = source.pacing;
-        if let (Some(talk), "audio") = (&self.setup.talk_schedule, source.clips[index].media()) {
-            let mut flow = TalkFlow::new(TalkSettings {
-                clip: source.clips[index].clone(),
-                dtx_payload: Clip::opus_quiet(),
-                talk: (**talk).clone(),
-                ssrc,
-                first_seq,
-                first_timestamp,
-            });
-            flow.start(now);
-            return StreamMedia::Talk(Box::new(flow));
-        }
-        let encoded = match layer {
-            0 => source.ladder.as_ref(),
-            lower => source.lower_layers.get(lower - 1),
-        };
-        if let Some(ladder) = encoded.filter(|_| index == 0) {
-            let mut flow = EncoderFlow::new(EncoderFlowSettings {
-                encoder: Encoder::new(ladder.clone()),
-                pacing,
-                ssrc,
-                first_seq,
-                first_timestamp,
-            });
-            if let Some(wall_clock) = self.setup.wall_clock {
-                flow = flow.with_time_codes(wall_clock);
-            }
-            flow.start(now);
-            return StreamMedia::Live(flow);
-        }
-        let mut flow = RtpFlow::new(FlowSettings {
-            clip: source.clips[index].clone(),
-            pacing,
-            ssrc,
-            first_seq,
-            first_timestamp,
-            length: None,
-            faults: Faults::default(),
-            seed: 0,
-            log: false,
-        });
-        if let Some(wall_clock) = self.setup.wall_clock {
-            flow = flow.with_time_codes(wall_clock);
-        }
-        flow.start(now);
-        StreamMedia::Clip(flow)
     }
 
     /// Starts sending, because the PeerConnection is connected.
@@ -635,8 +458,8 @@ impl Client {
                 }
             }
             for (layer, extensions) in layers {
-                let which = (index, layer);
-                if !self.begin_stream(cx, at, &source, which, (taken, extensions)) {
+                let stream = SourceStream { clip: index, layer };
+                if !self.begin_stream(cx, at, &source, stream, (taken, extensions)) {
                     return;
                 }
             }
@@ -662,7 +485,7 @@ impl Client {
         cx: &mut Context<'_>,
         at: usize,
         source: &MediaSource,
-        which: (usize, usize),
+        stream: SourceStream,
         (section, layer): (AcceptedSection, Option<LayerExtensions>),
     ) -> bool {
         let link = &self.links[at];
@@ -670,13 +493,12 @@ impl Client {
         let Some(sealer) = peer.and_then(|peer| peer.rtp_sealer()) else {
             return false;
         };
-        let ssrc = self.own_ssrc(which);
-        let first = derive_seed(&[self.setup.seed, 45, layer_seed(which.0, which.1)]);
+        let ssrc = self.setup.own_ssrc(stream);
         let retransmissions = section.nack.then(|| {
             Retransmitter::new(section.rtx_payload_type.map(|payload_type| RtxStream {
-                ssrc: self.rtx_ssrc(which),
+                ssrc: self.setup.rtx_ssrc(stream),
                 payload_type,
-                next_sequence: first as u16 & 0x3fff,
+                next_sequence: self.setup.rtx_first_sequence(stream),
             }))
         });
         let congestion = link.outgoing_media.congestion.as_ref();
@@ -684,7 +506,7 @@ impl Client {
         let numbers = numbers.filter(|_| section.transport_cc_id.is_some());
         let channel = link.channel;
         let flow = cx.flows.insert(EncryptedFlow {
-            media: self.start_media(cx.now, source, which),
+            media: self.setup.start_media(cx.now, source, stream),
             sealer: Some(sealer),
             buffer: BytesMut::new(),
             retransmissions,

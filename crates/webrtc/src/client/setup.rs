@@ -114,6 +114,11 @@ impl Setup {
         }
     }
 
+    /// Session id of our descriptions (RFC 8829, 5.2.1).
+    pub(super) fn session_id(&self) -> u64 {
+        derive_seed(&[self.seed, 4]) >> 2
+    }
+
     /// True if the client is to receive media.
     pub(super) fn is_viewer(&self) -> bool {
         match self.url.resource {

@@ -5,6 +5,7 @@ use bytes::BytesMut;
 use measure::Time;
 
 use super::encrypted_flow::EncryptedFlow;
+use super::source::SourceStream;
 use super::{OutgoingMedia, OutgoingStream};
 use crate::client::Client;
 use crate::failure::Failure;
@@ -144,9 +145,10 @@ impl Client {
         let (Some(source), Some(mut feed)) = (self.setup.source.clone(), self.feed.take()) else {
             return;
         };
-        for (index, sockets) in feed.sockets.iter().enumerate() {
+        for (clip, sockets) in feed.sockets.iter().enumerate() {
+            let stream = SourceStream { clip, layer: 0 };
             let flow = cx.flows.insert(EncryptedFlow {
-                media: self.start_media(cx.now, &source, (index, 0)),
+                media: self.setup.start_media(cx.now, &source, stream),
                 sealer: None,
                 buffer: BytesMut::new(),
                 retransmissions: None,
@@ -155,10 +157,8 @@ impl Client {
                 audio_level_id: None,
                 layer_extensions: None,
             });
-            let ssrc = self.own_ssrc((index, 0));
-            feed.outgoing_media
-                .streams
-                .push(OutgoingStream::new(flow, ssrc));
+            let stream = OutgoingStream::new(flow, self.setup.own_ssrc(stream));
+            feed.outgoing_media.streams.push(stream);
             let channel = sockets.media;
             cx.out.push_back(Output::StartFlow { flow, channel });
         }

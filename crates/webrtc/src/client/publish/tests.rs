@@ -6,8 +6,10 @@ use crate::config::ClientConfig;
 use crate::extension;
 use crate::feedback::{parse_rtx, write_fir, write_nack, write_pli};
 use crate::metrics::WEBRTC;
+use crate::sdp::{Codec, Direction as Way};
 use crate::srtp::{SrtpKeys, SrtpProfile};
 use kit::media::rtp::flow::{Clip, Pacing};
+use kit::media::rtp::{EncoderFlow, EncoderFlowSettings, Faults, FlowSettings, RtpFlow};
 use kit::media::source::{AudioCodec, SourceConfig};
 use session::{Flow as _, Handover, PacketHeader};
 
@@ -274,7 +276,7 @@ fn negotiated_parameters_come_from_the_answer() {
             section(0, vec![codec(96, "H264", &["nack"]), codec(97, "rtx", &[])]),
             section(1, vec![codec(98, "H264", &["nack pli"])]),
         ],
-        LAYER_RIDS,
+        source::LAYER_RIDS,
     );
     let accepted = |index, nack, rtx, level| AcceptedSection {
         section_index: index,
@@ -312,7 +314,7 @@ fn negotiated_parameters_come_from_the_answer() {
             numbered(MediaKind::Video, &["transport-cc"], &[]),
             numbered(MediaKind::Audio, &["nack"], &[4]),
         ],
-        LAYER_RIDS,
+        source::LAYER_RIDS,
     );
     let found: Vec<_> = sent
         .accepted_sections
@@ -325,7 +327,7 @@ fn negotiated_parameters_come_from_the_answer() {
         direction: Way::Inactive,
         ..section(0, vec![codec(96, "H264", &["nack"])])
     };
-    sent.set_accepted_sections(&[inactive], LAYER_RIDS);
+    sent.set_accepted_sections(&[inactive], source::LAYER_RIDS);
     assert_eq!(sent.accepted_sections, []);
 }
 
@@ -397,7 +399,7 @@ fn opus_is_offered_as_by_browsers_at_32_kbps() {
     let url = "whip+http://h/live/whip";
     let client = Client::new(ClientConfig::default(), url, 1, certificate).expect("a URL");
     let client = client.with_source(std::sync::Arc::new(source));
-    let offered = client.offered_source();
+    let offered = client.setup.offered_source();
     let codec = &offered[1].codecs[0];
     assert_eq!(
         (

@@ -17,32 +17,34 @@ use kit::media::talk::TurnSchedule;
 use kit::publication::Publisher;
 use kit::url::UrlError;
 use session::{
-    ArrivalTimes, ChannelError, ChannelId, CloseReason, Context, Input, MediaEvent, Note, Outcome,
-    Output, Port, Session, Sinks, StreamRow,
+    ArrivalTimes, ChannelError, ChannelId, CloseReason, Context, Input, Note, Outcome, Output,
+    Port, Session, Sinks, StreamRow,
 };
 
 mod congestion;
 mod feedback;
 mod link;
+mod links;
 mod media_checks;
 mod negotiate;
 mod publish;
+mod releasing_relays;
 mod setup;
 mod shutdown;
 mod signalling_state;
 mod silent_streams;
 mod startup;
 mod turn_relay;
-mod zap;
 
-use link::PeerLink;
+use link::{LinkId, PeerLink};
+use links::Links;
 use media_checks::MediaChecks;
 use publish::RtpFeed;
+use releasing_relays::ReleasingRelays;
 use setup::Setup;
 use shutdown::EndedStreams;
 use signalling_state::SignallingState;
 use startup::Startup;
-use turn_relay::ReleasingRelay;
 
 /// Interval between receiver reports.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -71,17 +73,17 @@ enum Phase {
 /// WebRTC client of one URL.
 #[derive(Debug)]
 pub struct Client {
-    setup: Setup,
+    /// Shared with the links.
+    setup: Arc<Setup>,
     phase: Phase,
     signalling: SignallingState,
     last_channel: u32,
     /// Local address of the first signalling connection. Sockets for media are bound to it.
     local: Option<IpAddr>,
-    links: Vec<PeerLink>,
+    links: Links,
     /// Plain RTP that is sent to a Janus mount point.
     feed: Option<Box<RtpFeed>>,
-    /// TURN allocations that are being released. Their PeerConnections have ended.
-    releasing_relays: Vec<ReleasingRelay>,
+    releasing_relays: ReleasingRelays,
     startup: Startup,
     /// True once players were told that the stream is published.
     published: bool,
@@ -111,9 +113,9 @@ impl Client {
             signalling: SignallingState::new(setup.signalling()),
             last_channel: 0,
             local: None,
-            links: Vec::new(),
+            links: Links::default(),
             feed: None,
-            releasing_relays: Vec::new(),
+            releasing_relays: ReleasingRelays::default(),
             startup: Startup::new(&setup),
             published: false,
             checks: MediaChecks::default(),
@@ -121,7 +123,7 @@ impl Client {
             leave_deadline: Time::NEVER,
             ended_streams: EndedStreams::default(),
             publisher: Publisher::default(),
-            setup,
+            setup: Arc::new(setup),
         })
     }
 
@@ -130,27 +132,37 @@ impl Client {
         self.signalling
             .kind
             .set_fed_streams(RtpFeed::media(&source));
-        self.setup.source = Some(source);
+        self.setup_mut().source = Some(source);
         self
     }
 
     /// Sends audio as a voice with this speaking schedule.
     pub(super) fn with_talk(mut self, talk: TurnSchedule) -> Client {
-        self.setup.talk_schedule = Some(Box::new(talk));
+        self.setup_mut().talk_schedule = Some(Box::new(talk));
         self
     }
 
     /// Sets the wall-clock time at [`Time::ZERO`], since 1970. Published media is stamped with it.
     pub fn with_wall_clock(mut self, wall_clock: Duration) -> Client {
-        self.setup.wall_clock = Some(wall_clock);
+        self.setup_mut().wall_clock = Some(wall_clock);
         self.signalling.kind.set_wall_clock(wall_clock);
         self
     }
 
     /// Enables the search for time codes in decrypted frames.
     pub fn with_time_codes(mut self) -> Client {
-        self.setup.reads_time_codes = true;
+        self.setup_mut().reads_time_codes = true;
         self
+    }
+
+    /// Makes the client play a later channel of a client that changes channel.
+    pub fn for_later_channel(mut self) -> Client {
+        self.startup.is_later_channel = true;
+        self
+    }
+
+    fn setup_mut(&mut self) -> &mut Setup {
+        Arc::make_mut(&mut self.setup)
     }
 
     fn next_channel(&mut self) -> ChannelId {
@@ -189,25 +201,25 @@ impl Client {
             SignallingAction::CreateOffer { peer, direction } => {
                 self.open_link(cx, peer, direction, None)
             }
-            SignallingAction::AnswerOffer { peer, offer } => match self.link_index(peer) {
-                Some(at) => self.answer(cx, at, &offer),
+            SignallingAction::AnswerOffer { peer, offer } => match self.links.id_of(peer) {
+                Some(id) => self.update_link(cx, id, |link, cx| link.answer(cx, &offer)),
                 None => self.open_link(cx, peer, Direction::Receive, Some(offer)),
             },
             SignallingAction::RemoteAnswer { peer, answer } => {
-                if let Some(at) = self.link_index(peer) {
-                    self.handle_answer(cx, at, &answer);
+                if let Some(id) = self.links.id_of(peer) {
+                    self.update_link(cx, id, |link, cx| link.handle_answer(cx, &answer));
                 }
             }
             SignallingAction::RemoteCandidate { peer, candidate } => {
-                if let Some(at) = self.link_index(peer) {
-                    self.candidate(cx, at, &candidate);
+                if let Some(id) = self.links.id_of(peer) {
+                    self.update_link(cx, id, |link, cx| link.add_candidate(cx, &candidate));
                 }
             }
             SignallingAction::FeedTo { ports } => self.open_feed(cx, &ports),
             SignallingAction::ExpectMedia => self.startup.expects_media = true,
             SignallingAction::DropPeer { peer } => {
-                if let Some(at) = self.link_index(peer) {
-                    self.close_link(cx, at);
+                if let Some(id) = self.links.id_of(peer) {
+                    self.close_link(cx, id);
                 }
             }
         }
@@ -233,24 +245,17 @@ impl Client {
         if self.feed_opened(cx, channel) {
             return;
         }
-        let mut links = self.links.iter();
-        if let Some(at) = links.position(|link| link.channel == channel) {
-            match &self.setup.config.turn {
-                None => self.link_opened(cx, at, local),
-                Some(_) => self.relay_opened(cx, at),
-            }
-        }
+        self.update_link(cx, LinkId(channel), |link, cx| link.opened(cx, local));
     }
 
     fn open_failed(&mut self, cx: &mut Context<'_>, channel: ChannelId, error: ChannelError) {
-        if self.signalling.channel == Some(channel)
-            || self.signalling.second_channel == Some(channel)
-        {
-            match self.signalling.second_channel == Some(channel) {
-                true => self.signalling.second_channel = None,
-                false => self.signalling.channel = None,
+        let own = &mut self.signalling;
+        if own.channel == Some(channel) || own.second_channel == Some(channel) {
+            match own.channel == Some(channel) {
+                true => own.channel = None,
+                false => own.second_channel = None,
             }
-            let target = self.signalling.target.as_ref();
+            let target = own.target.as_ref();
             let target = target.map(|target| format!("{}:{}", target.host, target.port));
             let detail = format!("{error} ({})", target.unwrap_or_default());
             if self.is_leaving() {
@@ -260,12 +265,8 @@ impl Client {
             let failure = ConnectFailure::from(error);
             return self.fail(cx, failure.into(), detail);
         }
-        if self.feed_failed(cx, channel, error) {
-            return;
-        }
-        let mut links = self.links.iter();
-        if let Some(at) = links.position(|link| link.channel == channel) {
-            self.link_open_failed(cx, at, error);
+        if !self.feed_failed(cx, channel, error) {
+            self.update_link(cx, LinkId(channel), |link, _| Err(link.open_failure(error)));
         }
     }
 
@@ -278,62 +279,41 @@ impl Client {
         }
         if self.signalling.second_channel == Some(channel) {
             self.signalling.second_channel = None;
-            return self.signalling.call(cx, |signalling, scope| {
-                signalling.second_closed(scope, how);
-            });
+            return self
+                .signalling
+                .call(cx, |own, scope| own.second_closed(scope, how));
         }
-        if self.feed_closed(cx, channel) {
-            return;
-        }
-        let mut links = self.links.iter();
-        if let Some(at) = links.position(|link| link.channel == channel) {
-            self.relay_closed(cx, at, how);
+        if !self.feed_closed(cx, channel) {
+            self.update_link(cx, LinkId(channel), |link, _| link.relay_closed(how));
         }
     }
 
     /// Handles everything that is due.
     fn handle_due(&mut self, cx: &mut Context<'_>) {
-        let signalling_deadline = self.signalling.deadline();
-        if signalling_deadline.is_some_and(|due| due <= cx.now) {
+        if self.signalling.deadline().is_some_and(|due| due <= cx.now) {
             self.signalling.call(cx, Signalling::handle_due);
         }
-        let mut at = 0;
-        while let Some(link) = self.links.get(at) {
-            let number = link.number;
-            let setup_deadline = link.setup_deadline(&self.setup.config);
-            if link
-                .deadline()
-                .into_iter()
-                .chain(setup_deadline)
-                .any(|due| due <= cx.now)
-            {
-                self.handle_link_due(cx, at);
-            }
-            // If the link was dropped, the next one now has its index.
-            at += usize::from(self.links.get(at).is_some_and(|link| link.number == number));
+        let is_due = |link: &&PeerLink| link.deadline().is_some_and(|due| due <= cx.now);
+        let links: Vec<_> = self.links.iter().filter(is_due).map(PeerLink::id).collect();
+        for link in links {
+            self.update_link(cx, link, PeerLink::handle_due);
         }
-        if !self.releasing_relays.is_empty() {
-            self.drive_releasing_relays(cx);
-        }
+        self.releasing_relays.drive(cx);
+        self.finish_if_left(cx);
         self.handle_feed_due(cx);
         self.check_deadlines(cx);
     }
 
     /// Earliest deadline of an active client that belongs to no PeerConnection.
     fn client_deadline(&self) -> Time {
-        let releasing = self
-            .releasing_relays
-            .iter()
-            .filter_map(ReleasingRelay::deadline);
-        let feed = self.feed.as_ref().and_then(|feed| feed.deadline());
-        let own = [
+        let all = [
             self.checks.next_at,
             self.checks.leave_at,
             self.signalling.deadline(),
-            feed,
+            self.feed.as_ref().and_then(|feed| feed.deadline()),
+            self.releasing_relays.deadline(),
         ];
-        let all = own.into_iter().flatten().chain(releasing);
-        all.min().unwrap_or(Time::NEVER)
+        all.into_iter().flatten().min().unwrap_or(Time::NEVER)
     }
 }
 
@@ -343,7 +323,8 @@ impl Session for Client {
             return;
         }
         if !self.releasing_relays.is_empty() {
-            self.pass_to_releasing_relay(cx, &input);
+            self.releasing_relays.handle(cx, &input);
+            self.finish_if_left(cx);
         }
         match input {
             _ if self.phase == Phase::Ended => return,
@@ -356,49 +337,41 @@ impl Session for Client {
             Input::OpenFailed { channel, error } => self.open_failed(cx, channel, error),
             Input::Bytes { channel, bytes, .. } if self.signalling.channel == Some(channel) => {
                 self.signalling
-                    .call(cx, |signalling, scope| signalling.bytes(scope, bytes));
+                    .call(cx, |own, scope| own.bytes(scope, bytes));
             }
             Input::Bytes { channel, bytes, .. }
                 if self.signalling.second_channel == Some(channel) =>
             {
-                self.signalling.call(cx, |signalling, scope| {
-                    signalling.second_bytes(scope, bytes);
-                });
+                self.signalling
+                    .call(cx, |own, scope| own.second_bytes(scope, bytes));
             }
             Input::Bytes {
                 channel,
                 bytes,
                 at,
                 runs,
-            } => {
-                let mut links = self.links.iter();
-                if let Some(link) = links.position(|link| link.channel == channel) {
-                    self.relayed_bytes(cx, link, bytes, ArrivalTimes::new(runs, at));
-                }
-            }
+            } => self.update_link(cx, LinkId(channel), |link, cx| {
+                link.handle_relayed_bytes(cx, bytes, ArrivalTimes::new(runs, at))
+            }),
             Input::Closed {
                 channel,
                 reason: how,
             } => self.closed(cx, channel, how),
             Input::Datagrams { channel, datagrams } => {
-                let mut links = self.links.iter();
-                match links.position(|link| link.channel == channel) {
-                    Some(at) => self.datagrams(cx, at, datagrams),
-                    None => self.handle_feed_rtcp(cx, channel, datagrams),
+                self.update_link(cx, LinkId(channel), |link, cx| {
+                    link.handle_datagrams(cx, datagrams)
+                });
+                self.handle_feed_rtcp(cx, channel, datagrams);
+            }
+            Input::Media { sink, event } => {
+                let link = self.links.iter().find(|link| link.sink == Some(sink));
+                if let Some(id) = link.map(PeerLink::id) {
+                    self.update_link(cx, id, |link, cx| {
+                        link.handle_media_event(cx, event);
+                        Ok(())
+                    });
                 }
             }
-            Input::Media {
-                sink,
-                event: MediaEvent::First { at },
-            } => self.media_began(cx, sink, at),
-            Input::Media {
-                sink,
-                event: MediaEvent::FeedbackDue { .. },
-            } => self.request_missing_now(cx, sink),
-            Input::Media {
-                sink,
-                event: MediaEvent::FirstTransportNumber,
-            } => self.send_feedback_now(cx, sink),
             Input::TopicMessage { message, .. } => self.publisher.handle_message(message, cx.now),
             Input::FlowEnded { flow } => self.handle_flow_ended(cx, flow),
             Input::Stop { until } => self.stop(cx, until),
@@ -412,11 +385,9 @@ impl Session for Client {
     }
 
     fn awaits_input(&self, now: Time) -> bool {
-        let links = &self.links;
+        let mut links = self.links.iter();
         self.phase != Phase::Active
-            || links
-                .iter()
-                .any(|link| link.connected_at.is_none() || link.awaits(now))
+            || links.any(|link| link.connected_at.is_none() || link.awaits(now))
             || self.client_deadline() <= now
     }
 
@@ -424,25 +395,17 @@ impl Session for Client {
         match self.phase {
             Phase::Idle | Phase::Ended => return None,
             Phase::Leaving => {
-                let signalling_deadline = self.signalling.deadline();
-                let signalling_deadline = signalling_deadline.unwrap_or(Time::NEVER);
-                let releasing = self
-                    .releasing_relays
-                    .iter()
-                    .filter_map(ReleasingRelay::deadline);
-                let releasing = releasing.min().unwrap_or(Time::NEVER);
-                return Some(signalling_deadline.min(self.leave_deadline).min(releasing));
+                let signalling = self.signalling.deadline().into_iter();
+                let all = signalling.chain(self.releasing_relays.deadline());
+                return all.chain([self.leave_deadline]).min();
             }
             Phase::Active => {}
         }
         let mut due = self.client_deadline();
         let mut all_connected = !self.links.is_empty();
-        for link in &self.links {
+        for link in self.links.iter() {
             all_connected &= link.connected_at.is_some();
-            let setup_deadline = link.setup_deadline(&self.setup.config);
-            for own in link.deadline().into_iter().chain(setup_deadline) {
-                due = due.min(own);
-            }
+            due = due.min(link.deadline().unwrap_or(Time::NEVER));
         }
         match (due, all_connected) {
             (Time::NEVER, _) => None,

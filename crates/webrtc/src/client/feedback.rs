@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Client;
+use super::link::PeerLink;
 use crate::metrics as m;
 use crate::tracks::Tracks;
 use kit::media::rtcp;
@@ -11,17 +11,20 @@ use session::Context;
 /// Interval between transport feedback messages. Browsers send it every 50 to 250 ms.
 const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
 
-impl Client {
-    /// Sends receiver reports, in batches that the peer can hold until they are sent.
-    pub(super) fn send_receiver_reports(&mut self, cx: &mut Context<'_>, at: usize) {
+impl PeerLink {
+    /// Sends receiver reports, if they are due, in batches that the peer can hold until they are
+    /// sent.
+    pub(super) fn send_receiver_reports(&mut self, cx: &mut Context<'_>) {
+        if self.report_at.is_none_or(|due| due > cx.now) {
+            return;
+        }
+        self.report_at = Some(cx.now + super::REPORT_EVERY);
         let mut from = Some(0);
         // A datagram of its own would cost as much as a report. REMB names the streams that were
         // received lately, and each of them has a report.
-        let mut remb = self.remb_with_reports(cx, at);
+        let mut remb = self.remb_with_reports(cx);
         while let Some(first) = from
-            && !self.is_leaving()
-            && let Some(link) = self.links.get_mut(at)
-            && let (Some(peer), Some(sink)) = (&mut link.peer, link.sink)
+            && let (Some(peer), Some(sink)) = (&mut self.peer, self.sink)
         {
             let (mut reports, mut rembs) = (0, 0);
             let names = (self.setup.ssrc, &*self.setup.cname);
@@ -38,21 +41,19 @@ impl Client {
             });
             if from.is_none() {
                 tracks.record_requests(cx.recorder);
-                self.count_link(cx, at);
+                self.count(cx);
             }
             cx.recorder.add(m::REPORTS_SENT, reports);
             cx.recorder.add(m::REMBS_SENT, rembs);
-            self.flush_peer(cx, at);
+            self.send_pending(cx);
         }
     }
 
     /// Returns the REMB that goes with receiver reports. Empty if none is to be sent, or not with
     /// reports.
-    fn remb_with_reports(&self, cx: &mut Context<'_>, at: usize) -> Vec<u8> {
+    fn remb_with_reports(&self, cx: &mut Context<'_>) -> Vec<u8> {
         let mut remb = Vec::new();
-        if let Some(link) = self.links.get(at).filter(|link| link.has_remb)
-            && let Some(sink) = link.sink
-        {
+        if let Some(sink) = self.sink.filter(|_| self.has_remb) {
             let tracks = cx.sinks.get::<Tracks>(sink);
             if !tracks.records_arrivals() {
                 tracks.write_remb(cx.now, self.setup.ssrc, &mut remb);
@@ -62,18 +63,13 @@ impl Client {
     }
 
     /// Sends NACKs and requests for key frames, if they are due.
-    pub(super) fn send_nacks(&mut self, cx: &mut Context<'_>, at: usize) {
+    pub(super) fn send_nacks(&mut self, cx: &mut Context<'_>) {
         let now = cx.now;
-        let link = &mut self.links[at];
-        if link.nack_at.is_none_or(|due| due > now) {
+        if self.nack_at.is_none_or(|due| due > now) {
             return;
         }
-        link.nack_at = None;
-        loop {
-            let link = &mut self.links[at];
-            let (Some(peer), Some(sink)) = (&mut link.peer, link.sink) else {
-                return;
-            };
+        self.nack_at = None;
+        while let (Some(peer), Some(sink)) = (&mut self.peer, self.sink) {
             let tracks = cx.sinks.get::<Tracks>(sink);
             let mut any = false;
             let sender = (self.setup.ssrc, peer.round_trip());
@@ -82,15 +78,15 @@ impl Client {
             });
             let more = tracks.has_more_requests();
             if tracks.has_requests() {
-                link.nack_at = Some(now + super::NACK_CHECK_INTERVAL);
+                self.nack_at = Some(now + super::NACK_CHECK_INTERVAL);
             }
             if any {
                 cx.recorder.add(m::PLIS_SENT, key_frames);
-                self.flush_peer(cx, at);
+                self.send_pending(cx);
             }
             // Each round covers a limited number of streams. If nothing could be sent, no further
             // round follows: the packets are requested again later.
-            if !any || !more || self.is_leaving() || at >= self.links.len() {
+            if !any || !more {
                 return;
             }
         }
@@ -98,38 +94,36 @@ impl Client {
 
     /// Starts transport feedback, or REMB if no receiver reports carry it, provided that the server
     /// uses it.
-    pub(super) fn start_feedback(&mut self, cx: &mut Context<'_>, at: usize) {
-        let link = &mut self.links[at];
-        let Some(sink) = link.sink else {
+    pub(super) fn start_feedback(&mut self, cx: &mut Context<'_>) {
+        let Some(sink) = self.sink else {
             return;
         };
         let arrivals = cx.sinks.get::<Tracks>(sink).records_arrivals();
-        let has_feedback = arrivals || (link.has_remb && link.report_at.is_none());
-        link.feedback_at = match (has_feedback, link.feedback_at) {
+        let has_feedback = arrivals || (self.has_remb && self.report_at.is_none());
+        self.feedback_at = match (has_feedback, self.feedback_at) {
             (false, _) => None,
             (true, known) => known.or(Some(cx.now + FEEDBACK_INTERVAL)),
         };
     }
 
     /// Sends transport feedback or REMB, if it is due.
-    pub(super) fn send_transport_feedback(&mut self, cx: &mut Context<'_>, at: usize) {
+    pub(super) fn send_transport_feedback(&mut self, cx: &mut Context<'_>) {
         let now = cx.now;
-        let link = &mut self.links[at];
-        let (Some(peer), Some(sink)) = (&mut link.peer, link.sink) else {
+        let (Some(peer), Some(sink)) = (&mut self.peer, self.sink) else {
             return;
         };
-        if link.feedback_at.is_none_or(|due| due > now) {
+        if self.feedback_at.is_none_or(|due| due > now) {
             return;
         }
         let tracks = cx.sinks.get::<Tracks>(sink);
-        let (mut messages, mut rembs) = (0, 0);
         if tracks.records_arrivals() {
             // Checking ten times a second for numbers that do not come took a quarter of a client's
             // processor time. `MediaEvent::FirstTransportNumber` reports the first number.
-            link.feedback_at = Some(match tracks.lacks_numbers() {
+            self.feedback_at = Some(match tracks.lacks_numbers() {
                 true => now + super::REPORT_EVERY,
                 false => now + FEEDBACK_INTERVAL,
             });
+            let mut messages = 0;
             let packets = tracks.write_arrivals(self.setup.ssrc, |compound| {
                 let is_sent = peer.send_rtcp(compound);
                 messages += u64::from(is_sent);
@@ -138,31 +132,24 @@ impl Client {
             cx.recorder.add(m::ARRIVALS_TOLD, packets);
             cx.recorder.add(m::TRANSPORT_FEEDBACK_SENT, messages);
         } else {
-            link.feedback_at = Some(now + super::REPORT_EVERY);
+            self.feedback_at = Some(now + super::REPORT_EVERY);
             let mut compound = Vec::new();
             rtcp::write_receiver_report(&mut compound, self.setup.ssrc, &[]);
-            if tracks
-                .write_remb(now, self.setup.ssrc, &mut compound)
-                .is_some()
-            {
-                rembs += u64::from(peer.send_rtcp(&compound));
-            }
-            cx.recorder.add(m::REMBS_SENT, rembs);
+            let remb = tracks.write_remb(now, self.setup.ssrc, &mut compound);
+            let is_sent = remb.is_some() && peer.send_rtcp(&compound);
+            cx.recorder.add(m::REMBS_SENT, u64::from(is_sent));
         }
-        if messages + rembs > 0 {
-            self.flush_peer(cx, at);
-        }
+        self.send_pending(cx);
     }
 
     /// Adds what was counted since the last call to the recorder.
-    pub(super) fn count_link(&mut self, cx: &mut Context<'_>, at: usize) {
-        let link = &mut self.links[at];
-        let Some(peer) = &link.peer else {
+    pub(super) fn count(&mut self, cx: &mut Context<'_>) {
+        let Some(peer) = &self.peer else {
             return;
         };
         let counts = peer.counts();
-        let turn_dropped = link.relay.as_ref().map_or(0, |relay| relay.dropped());
-        let tracks = link.sink.map(|sink| cx.sinks.get::<Tracks>(sink));
+        let turn_dropped = self.relay.as_ref().map_or(0, |relay| relay.dropped());
+        let tracks = self.sink.map(|sink| cx.sinks.get::<Tracks>(sink));
         let media = tracks.map(|tracks| tracks.opener_counts());
         let media = media.unwrap_or_default();
         let now = [
@@ -176,7 +163,7 @@ impl Client {
                 + turn_dropped,
             counts.foreign + counts.dtls_unexpected + counts.rtcp_without_keys,
         ];
-        let before = std::mem::replace(&mut link.recorded_counts, now);
+        let before = std::mem::replace(&mut self.recorded_counts, now);
         let counters = [
             m::UNAUTHENTIC,
             m::REPLAYED,

@@ -1,12 +1,14 @@
 //! One PeerConnection of a client, with its own socket.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use measure::Time;
 
 use super::publish::OutgoingMedia;
+use super::setup::Setup;
 use super::turn_relay::TurnRelay;
-use super::{Client, Phase, record_delay};
+use super::{Client, record_delay};
 use crate::config::Receive;
 use crate::failure::Failure;
 use crate::metrics as m;
@@ -17,13 +19,22 @@ use crate::tracks::{FEEDBACK_DELAY_MAX, Tracks};
 use crate::turn::RelayChannel;
 use crate::url::Resource;
 use kit::connect_failure::ConnectFailure;
+use kit::lifecycle::{self, FAILED_WAIT_MIN};
+use session::seeds::derive_seed;
 use session::{
-    ChannelError, ChannelId, Context, Datagram, Open, Output, ReadTiming, SinkId, SocketMedia,
+    ChannelError, ChannelId, Context, Datagram, MediaEvent, Open, Output, ReadTiming, SinkId,
+    SocketMedia,
 };
+
+/// Identifies a link by the channel of its socket. A client uses each channel once, so the id of a
+/// link that has ended is never that of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LinkId(pub(super) ChannelId);
 
 /// A PeerConnection.
 #[derive(Debug)]
 pub(super) struct PeerLink {
+    pub(super) setup: Arc<Setup>,
     pub(super) number: PeerNumber,
     pub(super) channel: ChannelId,
     pub(super) direction: Direction,
@@ -53,8 +64,6 @@ pub(super) struct PeerLink {
     pub(super) connected_at: Option<Time>,
     /// Time when DTLS was connected, if the TURN channel was not bound yet.
     pub(super) dtls_connected_at: Option<Time>,
-    /// True once media was received.
-    pub(super) has_media: bool,
     /// Time of the next receiver reports.
     pub(super) report_at: Option<Time>,
     /// Time of the next NACKs.
@@ -63,6 +72,8 @@ pub(super) struct PeerLink {
     pub(super) feedback_at: Option<Time>,
     /// True if REMB was negotiated.
     pub(super) has_remb: bool,
+    /// Events that the client has not handled yet.
+    pub(super) events: Vec<LinkEvent>,
     /// Media that is sent. Empty on a link that receives.
     pub(super) outgoing_media: OutgoingMedia,
     /// Counts that the recorder already has: datagrams that were not authentic, replayed,
@@ -70,17 +81,43 @@ pub(super) struct PeerLink {
     pub(super) recorded_counts: [u64; 6],
 }
 
+/// Event of a link that concerns the whole client.
+#[derive(Debug)]
+pub(super) enum LinkEvent {
+    /// Our description is ready for the signalling.
+    Described(String),
+    /// Media can flow.
+    Connected,
+    /// The first media has arrived at this time.
+    MediaBegan(Time),
+    /// All sources of a WHEP session have sent BYE.
+    SourcesLeft,
+    /// Media is sent.
+    Sending,
+    /// The server seems to receive the media that is sent.
+    Live,
+}
+
+/// Result of an update of a link. An error is the failure of the client, and a detail.
+pub(super) type LinkResult = Result<(), (Failure, String)>;
+
 impl PeerLink {
+    pub(super) fn id(&self) -> LinkId {
+        LinkId(self.channel)
+    }
+
     /// Earliest deadline of the link.
     pub(super) fn deadline(&self) -> Option<Time> {
-        let peer = self.peer.as_ref().and_then(|peer| peer.deadline());
-        let relay = self.relay.as_ref().and_then(|relay| relay.deadline());
-        let own = [self.report_at, self.nack_at, self.feedback_at, relay];
-        let own = own.into_iter().flatten().min();
-        [peer, own, self.outgoing_media.next_due()]
-            .into_iter()
-            .flatten()
-            .min()
+        let all = [
+            self.peer.as_ref().and_then(|peer| peer.deadline()),
+            self.relay.as_ref().and_then(|relay| relay.deadline()),
+            self.report_at,
+            self.nack_at,
+            self.feedback_at,
+            self.outgoing_media.next_due(),
+            self.setup_deadline(),
+        ];
+        all.into_iter().flatten().min()
     }
 
     /// True if something is due that depends on datagrams which may have arrived already: missing
@@ -105,7 +142,7 @@ impl PeerLink {
     }
 
     /// Time since which only the TURN channel is missing. `None` if it is not.
-    pub(super) fn channel_awaited_since(&self) -> Option<Time> {
+    fn channel_awaited_since(&self) -> Option<Time> {
         self.dtls_connected_at
             .filter(|_| self.connected_at.is_none())
     }
@@ -121,12 +158,12 @@ impl PeerLink {
     }
 
     /// Reason why no address of the server is usable; `None` if one is.
-    pub(super) fn no_remote_reason(&self) -> Option<String> {
+    fn no_remote_reason(&self) -> Option<String> {
         self.peer.as_ref()?.no_remote_reason()
     }
 
     /// Sends the pending output of the PeerConnection.
-    fn send_pending(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn send_pending(&mut self, cx: &mut Context<'_>) {
         let channel = self.channel;
         let peer = self.peer.as_deref_mut();
         if let Some(relay) = &mut self.relay {
@@ -142,7 +179,7 @@ impl PeerLink {
 
     /// Deadline of the current step of the set-up, at which the client fails. `None` if another
     /// time-out applies.
-    pub(super) fn setup_deadline(&self, client: &crate::config::ClientConfig) -> Option<Time> {
+    fn setup_deadline(&self) -> Option<Time> {
         // Requests for a relayed address have their own time-outs.
         if self.relay_awaited_since().is_some() {
             return None;
@@ -152,19 +189,314 @@ impl PeerLink {
             // Requests for a channel have their own time-outs, too.
             _ if self.dtls_connected_at.is_some() => None,
             // Each request has its own time-out. This one is for an answer without a description.
-            (None, ..) => Some(self.requested_at + 2 * client.request_timeout.0),
-            (_, Some(ice_connected), None) => Some(ice_connected + client.dtls_timeout.0),
-            (Some(negotiated), None, None) => Some(negotiated + client.ice_timeout.0),
+            (None, ..) => Some(self.requested_at + 2 * self.setup.config.request_timeout.0),
+            (_, Some(ice_connected), None) => {
+                Some(ice_connected + self.setup.config.dtls_timeout.0)
+            }
+            (Some(negotiated), None, None) => Some(negotiated + self.setup.config.ice_timeout.0),
         }
+    }
+
+    /// Returns a detail with the addresses of the PeerConnection appended.
+    pub(super) fn describe(&self, what: &str) -> String {
+        let by = match &self.setup.config.turn {
+            Some(turn) => format!(", via {}", turn.url),
+            None => String::new(),
+        };
+        let remote = self.peer.as_ref().and_then(|peer| peer.remote_address());
+        let ends = match (self.local, remote) {
+            (Some(local), Some(remote)) => format!("{local} to {remote}"),
+            (Some(local), None) => format!("{local} to {}", self.setup.url),
+            _ => self.setup.url.to_string(),
+        };
+        format!("{what} ({ends}{by})")
+    }
+
+    /// Returns the failure of a client whose PeerConnection has failed.
+    pub(super) fn peer_failure(&self, failure: &PeerFailure) -> (Failure, String) {
+        let reason = match failure {
+            PeerFailure::IceTimedOut => return self.ice_timeout(&failure.to_string()),
+            PeerFailure::ConsentExpired => Failure::IceFailed,
+            PeerFailure::DtlsTimedOut => Failure::DtlsTimeout,
+            PeerFailure::DtlsFailed(_) => Failure::DtlsFailed,
+            PeerFailure::FingerprintMismatch => Failure::FingerprintMismatch,
+            PeerFailure::NoSrtpProfile => Failure::NoSrtpProfile,
+            PeerFailure::BadIceCredentials
+            | PeerFailure::UnusableFingerprint
+            | PeerFailure::BadSetup
+            | PeerFailure::FingerprintChanged => Failure::BadSdp,
+        };
+        (reason, self.describe(&failure.to_string()))
+    }
+
+    /// Returns the failure of a client whose set-up deadline has passed.
+    fn setup_failure(&self) -> (Failure, String) {
+        if self.negotiated_at.is_none() {
+            let what = "no session description from the server in time";
+            return (Failure::RequestTimeout, self.describe(what));
+        }
+        if self.ice_connected_at.is_none() {
+            return self.ice_timeout("no working candidate pair in time");
+        }
+        let what = "the DTLS handshake did not complete in time";
+        (Failure::DtlsTimeout, self.describe(what))
+    }
+
+    /// Returns the failure of a client without a candidate pair, with a more specific reason if one
+    /// is known.
+    fn ice_timeout(&self, what: &str) -> (Failure, String) {
+        match (self.turn_refusal(), self.no_remote_reason()) {
+            (Some(refusal), _) => (Failure::TurnRefused, refusal),
+            (None, Some(why)) => (Failure::NoCandidates, self.describe(&why)),
+            (None, None) => (Failure::IceTimeout, self.describe(what)),
+        }
+    }
+
+    /// Returns the failure of a client that is stopped, if it has waited for at least
+    /// [`FAILED_WAIT_MIN`] for a step of the set-up.
+    pub(super) fn overdue_failure(&self, now: Time) -> Option<(Failure, String)> {
+        let overdue = |since: Time| {
+            let waited = now.since(since);
+            (waited >= FAILED_WAIT_MIN).then(|| lifecycle::describe_wait(waited))
+        };
+        if let Some(within) = self.relay_awaited_since().and_then(overdue) {
+            let what = format!("no relayed address in {within}");
+            return Some((Failure::TurnTimeout, self.describe(&what)));
+        }
+        if let Some(since) = self.channel_awaited_since() {
+            let what = format!("no TURN channel in {}", overdue(since)?);
+            return Some((Failure::TurnTimeout, self.describe(&what)));
+        }
+        let (failure, what) = match (self.negotiated_at, self.ice_connected_at, self.connected_at) {
+            (Some(since), None, _) => {
+                let within = overdue(since)?;
+                match self.no_remote_reason() {
+                    Some(why) => (Failure::NoCandidates, format!("{why}, in {within}")),
+                    None => (
+                        Failure::IceTimeout,
+                        format!("no working candidate pair in {within}"),
+                    ),
+                }
+            }
+            (_, Some(since), None) => (
+                Failure::DtlsTimeout,
+                format!("DTLS not connected in {}", overdue(since)?),
+            ),
+            _ => return None,
+        };
+        Some((failure, self.describe(&what)))
+    }
+
+    /// Handles the opened socket or connection.
+    pub(super) fn opened(&mut self, cx: &mut Context<'_>, local: SocketAddr) -> LinkResult {
+        match &mut self.relay {
+            None => return self.start(cx, local),
+            Some(relay) => relay.request(cx.now, &self.setup, self.number),
+        }
+        self.flush(cx)
+    }
+
+    /// Returns the failure of a client whose socket, or connection to the TURN server, could not be
+    /// opened.
+    pub(super) fn open_failure(&self, error: ChannelError) -> (Failure, String) {
+        let detail = match &self.setup.config.turn {
+            None => format!("cannot open a socket for media: {error}"),
+            Some(turn) => format!("{error} (TURN server {})", turn.url),
+        };
+        (ConnectFailure::from(error).into(), detail)
+    }
+
+    /// Starts the PeerConnection: its socket is open, or its relayed address is allocated.
+    pub(super) fn start(&mut self, cx: &mut Context<'_>, local: SocketAddr) -> LinkResult {
+        let seed = derive_seed(&[self.setup.seed, 31, u64::from(self.number.0)]);
+        let mut config = PeerConfig::new(self.setup.certificate.clone(), seed);
+        config.connect_timeout = self.setup.config.ice_timeout.0 + self.setup.config.dtls_timeout.0;
+        let offer = self.pending_offer.take();
+        let mut peer = match offer {
+            Some(_) => Peer::answerer(cx.now, &config),
+            None => Peer::offerer(cx.now, &config),
+        };
+        match self.relay {
+            None => peer.add_local_candidate(cx.now, local),
+            Some(_) => peer.add_relayed_candidate(cx.now, local),
+        };
+        self.local = Some(local);
+        self.peer = Some(Box::new(peer));
+        match offer {
+            Some(offer) => self.answer(cx, &offer)?,
+            None => self.offer(),
+        }
+        for candidate in std::mem::take(&mut self.early_candidates) {
+            self.add_candidate(cx, &candidate)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the output of the PeerConnection and handles its events. Called after each call of the
+    /// peer.
+    pub(super) fn flush(&mut self, cx: &mut Context<'_>) -> LinkResult {
+        self.send_pending(cx);
+        self.handle_relay_events(cx)?;
+        while let Some(event) = self.peer.as_mut().and_then(|peer| peer.poll_event()) {
+            match event {
+                PeerEvent::IceConnected { remote } => self.ice_connected(cx, remote),
+                // Flows send without the session, so through TURN they need a bound channel.
+                PeerEvent::DtlsConnected if self.lacks_turn_channel() => {
+                    self.dtls_connected_at = Some(cx.now)
+                }
+                PeerEvent::DtlsConnected => self.connected(cx)?,
+                PeerEvent::Closed => {
+                    let what = "the server closed the DTLS connection";
+                    return Err((Failure::DtlsClosed, self.describe(what)));
+                }
+                PeerEvent::Failed(failure) => return Err(self.peer_failure(&failure)),
+            }
+        }
+        // The request for a channel is sent as soon as ICE has selected a pair.
+        if let Some(relay) = &mut self.relay {
+            relay.send_pending(cx, self.channel, None);
+        }
+        Ok(())
+    }
+
+    fn ice_connected(&mut self, cx: &mut Context<'_>, remote: SocketAddr) {
+        match &mut self.relay {
+            None => cx.out.push_back(Output::Peer {
+                channel: self.channel,
+                media: remote,
+                control: remote,
+            }),
+            Some(relay) => relay.bind_channel(cx.now, remote),
+        }
+        if self.ice_connected_at.is_none() {
+            self.ice_connected_at = Some(cx.now);
+            let negotiated_at = self.negotiated_at.unwrap_or(cx.now);
+            record_delay(cx, m::ICE_DELAY, cx.now.since(negotiated_at));
+        }
+    }
+
+    /// Starts to receive or send media, which can flow from now on.
+    pub(super) fn connected(&mut self, cx: &mut Context<'_>) -> LinkResult {
+        if self.connected_at.is_some() {
+            return Ok(());
+        }
+        self.connected_at = Some(cx.now);
+        self.events.push(LinkEvent::Connected);
+        cx.recorder.add(m::PEERS_CONNECTED, 1);
+        let dtls_connected = self.dtls_connected_at.unwrap_or(cx.now);
+        let ice_connected = self.ice_connected_at.unwrap_or(dtls_connected);
+        record_delay(cx, m::DTLS_DELAY, dtls_connected.since(ice_connected));
+        let (Some(sink), Some(peer)) = (self.sink, &mut self.peer) else {
+            return self.begin_sending(cx);
+        };
+        let tracks = cx.sinks.get::<Tracks>(sink);
+        match self.setup.config.receive {
+            Receive::Headers => {
+                let profile = peer.srtp_profile();
+                tracks.set_srtp_overhead(profile.map_or(0, |profile| profile.tag_length()));
+                tracks.authenticate_first_packets(peer.srtp_keys());
+            }
+            Receive::Decrypted => tracks.set_opener(cx.now, peer.take_rtp_opener()),
+        }
+        if self.setup.config.receiver_reports {
+            self.report_at = Some(cx.now + super::REPORT_EVERY);
+        }
+        if tracks.has_requests() {
+            self.nack_at = Some(cx.now + super::NACK_CHECK_INTERVAL);
+        }
+        self.start_feedback(cx);
+        Ok(())
+    }
+
+    /// Handles an event of received media.
+    pub(super) fn handle_media_event(&mut self, cx: &mut Context<'_>, event: MediaEvent) {
+        match event {
+            MediaEvent::First { at } => {
+                self.events.push(LinkEvent::MediaBegan(at));
+                let connected_at = self.connected_at.unwrap_or(at);
+                record_delay(cx, m::FIRST_MEDIA_DELAY, at.since(connected_at));
+                // After the handshake, one wake-up serves all clients.
+                cx.out.push_back(Output::SetReadTiming {
+                    channel: self.channel,
+                    reading: ReadTiming::Soon(FEEDBACK_DELAY_MAX),
+                });
+            }
+            // A gap: missing packets are requested at once.
+            MediaEvent::FeedbackDue { .. } => self.nack_at = Some(cx.now),
+            // The client has checked only once a second for transport-wide sequence numbers.
+            MediaEvent::FirstTransportNumber => {
+                self.feedback_at = self.feedback_at.map(|_| cx.now);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn handle_datagrams(
+        &mut self,
+        cx: &mut Context<'_>,
+        datagrams: &[Datagram<'_>],
+    ) -> LinkResult {
+        for datagram in datagrams {
+            match self.relay {
+                None => self.handle_datagram(cx, datagram),
+                Some(_) => self.handle_relayed_datagram(cx, datagram),
+            }
+        }
+        self.flush(cx)
+    }
+
+    pub(super) fn handle_datagram(&mut self, cx: &mut Context<'_>, datagram: &Datagram<'_>) {
+        let Some(peer) = &mut self.peer else {
+            return;
+        };
+        self.outgoing_media.round_trip = peer.round_trip();
+        let received = peer.handle_datagram(cx.now, datagram.from, datagram.bytes);
+        // The sink receives media.
+        let Received::Rtcp(compound) = received else {
+            return;
+        };
+        if let Some(sink) = self.sink {
+            let tracks = cx.sinks.get::<Tracks>(sink);
+            tracks.handle_rtcp(compound, datagram.at, cx.recorder);
+            if tracks.all_sources_left() && self.setup.url.resource == Resource::Whep {
+                self.events.push(LinkEvent::SourcesLeft);
+            }
+        }
+        self.outgoing_media
+            .handle_rtcp(compound, cx.now, cx.flows, cx.recorder);
+        self.check_live(cx.now);
+    }
+
+    /// Handles everything that is due.
+    pub(super) fn handle_due(&mut self, cx: &mut Context<'_>) -> LinkResult {
+        let now = cx.now;
+        let is_due = |deadline: Option<Time>| deadline.is_some_and(|due| due <= now);
+        if let Some(relay) = &mut self.relay
+            && relay.handle_due(now)
+        {
+            self.flush(cx)?;
+        }
+        if let Some(peer) = &mut self.peer
+            && is_due(peer.deadline())
+        {
+            peer.handle_timeout(now);
+            self.flush(cx)?;
+        }
+        if is_due(self.setup_deadline()) {
+            return Err(self.setup_failure());
+        }
+        self.send_receiver_reports(cx);
+        self.send_nacks(cx);
+        self.send_transport_feedback(cx);
+        self.check_live(now);
+        if self.outgoing_media.count_if_due(cx) {
+            self.send_sender_reports(cx, false);
+        }
+        self.flush(cx)
     }
 }
 
 impl Client {
-    pub(super) fn link_index(&mut self, number: PeerNumber) -> Option<usize> {
-        let mut links = self.links.iter();
-        links.position(|link| link.number == number)
-    }
-
     /// Opens the socket of a new PeerConnection.
     pub(super) fn open_link(
         &mut self,
@@ -176,11 +508,11 @@ impl Client {
         let Some(local) = self.local else {
             return;
         };
-        let channel = self.next_channel();
-        let headers = self.setup.config.receive == Receive::Headers;
+        let (channel, config) = (self.next_channel(), &self.setup.config);
+        let headers = config.receive == Receive::Headers;
         let sink = (direction == Direction::Receive).then(|| {
-            let mut tracks = Tracks::new(self.setup.config.playout_buffer.0);
-            if self.setup.config.nack {
+            let mut tracks = Tracks::new(config.playout_buffer.0);
+            if config.nack {
                 tracks.enable_nack();
             }
             if let Some(wall_clock) = self.setup.wall_clock
@@ -194,16 +526,32 @@ impl Client {
             }
             cx.sinks.insert(tracks)
         });
-        // Nearly all clients have one link. Without this, the first push would reserve room for
-        // four.
-        self.links.reserve_exact(usize::from(self.links.is_empty()));
+        let open = match &config.turn {
+            None => Open::Udp {
+                local: SocketAddr::new(local, 0),
+                peer: None,
+                // Answers to ICE and DTLS are awaited.
+                reading: ReadTiming::AtOnce,
+                media: sink.map(|sink| SocketMedia {
+                    sink,
+                    filter: peer::MEDIA_MARK,
+                }),
+            },
+            Some(turn) => TurnRelay::open(turn, config.connect_timeout.0),
+        };
+        let relay = config.turn.as_ref().map(|_| {
+            let reliable = !matches!(open, Open::UdpToHost { .. });
+            Box::new(TurnRelay::new(reliable, local.is_ipv6()))
+        });
+        cx.out.push_back(Output::Open { channel, open });
         self.links.push(PeerLink {
+            setup: self.setup.clone(),
             number,
             channel,
             direction,
             local: None,
             peer: None,
-            relay: None,
+            relay,
             pending_offer: offer,
             early_candidates: Vec::new(),
             local_offer: None,
@@ -214,377 +562,74 @@ impl Client {
             ice_connected_at: None,
             connected_at: None,
             dtls_connected_at: None,
-            has_media: false,
             report_at: None,
             nack_at: None,
             feedback_at: None,
             has_remb: false,
+            events: Vec::new(),
             outgoing_media: OutgoingMedia::default(),
             recorded_counts: [0; 6],
         });
-        if self.setup.config.turn.is_some() {
-            return self.open_relay(cx, channel);
-        }
-        let media = sink.map(|sink| SocketMedia {
-            sink,
-            filter: peer::MEDIA_MARK,
-        });
-        cx.out.push_back(Output::Open {
-            channel,
-            open: Open::Udp {
-                local: SocketAddr::new(local, 0),
-                peer: None,
-                // Answers to ICE and DTLS are awaited.
-                reading: ReadTiming::AtOnce,
-                media,
-            },
-        });
     }
 
-    /// Starts the PeerConnection: its socket is open, or its relayed address is allocated.
-    pub(super) fn link_opened(&mut self, cx: &mut Context<'_>, at: usize, local: SocketAddr) {
-        let link = &mut self.links[at];
-        let seed = session::seeds::derive_seed(&[self.setup.seed, 31, u64::from(link.number.0)]);
-        let mut config = PeerConfig::new(self.setup.certificate.clone(), seed);
-        config.connect_timeout = self.setup.config.ice_timeout.0 + self.setup.config.dtls_timeout.0;
-        let mut peer = match link.pending_offer {
-            Some(_) => Peer::answerer(cx.now, &config),
-            None => Peer::offerer(cx.now, &config),
-        };
-        match link.relay {
-            None => peer.add_local_candidate(cx.now, local),
-            Some(_) => peer.add_relayed_candidate(cx.now, local),
-        };
-        link.local = Some(local);
-        link.peer = Some(Box::new(peer));
-        match link.pending_offer.take() {
-            Some(offer) => self.answer(cx, at, &offer),
-            None => self.offer(cx, at),
-        }
-        while !self.is_leaving()
-            && let Some(text) = self.links.get_mut(at).and_then(|link| {
-                (!link.early_candidates.is_empty()).then(|| link.early_candidates.remove(0))
-            })
-        {
-            self.candidate(cx, at, &text);
-        }
-    }
-
-    /// Fails the client because a socket, or the connection to the TURN server, could not be
-    /// opened.
-    pub(super) fn link_open_failed(
+    /// Updates a link, and handles its events.
+    pub(super) fn update_link(
         &mut self,
         cx: &mut Context<'_>,
-        at: usize,
-        error: ChannelError,
+        id: LinkId,
+        update: impl FnOnce(&mut PeerLink, &mut Context<'_>) -> LinkResult,
     ) {
-        let failure = ConnectFailure::from(error);
-        let detail = match &self.setup.config.turn {
-            None => format!("cannot open a socket for media: {error}"),
-            Some(turn) => format!("{error} (TURN server {})", turn.url),
-        };
-        self.close_link(cx, at);
-        self.fail(cx, failure.into(), detail);
-    }
-
-    /// Handles received datagrams.
-    pub(super) fn datagrams(&mut self, cx: &mut Context<'_>, at: usize, all: &[Datagram<'_>]) {
-        for datagram in all {
-            match self.links[at].relay {
-                None => self.datagram(cx, at, datagram),
-                Some(_) => self.relayed_datagram(cx, at, datagram),
-            }
-            if self.phase == Phase::Ended || at >= self.links.len() {
-                return;
-            }
-        }
-        self.flush_peer(cx, at);
-    }
-
-    pub(super) fn datagram(&mut self, cx: &mut Context<'_>, at: usize, datagram: &Datagram<'_>) {
-        let link = &mut self.links[at];
-        let Some(peer) = &mut link.peer else {
+        let Some(link) = self.links.get_mut(id) else {
             return;
         };
-        link.outgoing_media.round_trip = peer.round_trip();
-        match peer.handle_datagram(cx.now, datagram.from, datagram.bytes) {
-            Received::Rtcp(compound) => {
-                if let Some(sink) = link.sink {
-                    let tracks = cx.sinks.get::<Tracks>(sink);
-                    tracks.handle_rtcp(compound, datagram.at, cx.recorder);
-                    if tracks.all_sources_left() && self.setup.url.resource == Resource::Whep {
-                        self.checks
-                            .leave_at
-                            .get_or_insert(cx.now + super::BYE_GRACE);
-                    }
+        let result = update(link, cx);
+        let (number, receives) = (link.number, link.direction == Direction::Receive);
+        for event in std::mem::take(&mut link.events) {
+            match event {
+                LinkEvent::Described(text) => self
+                    .signalling
+                    .call(cx, |own, scope| own.local_description(scope, number, &text)),
+                LinkEvent::Connected => {
+                    let no_media_at = receives.then_some(cx.now + self.setup.config.no_media.0);
+                    self.checks.next_at = self.checks.next_at.or(no_media_at);
+                    self.signalling
+                        .call(cx, |own, scope| own.peer_connected(scope, number));
                 }
-                link.outgoing_media
-                    .handle_rtcp(compound, cx.now, cx.flows, cx.recorder);
-                self.announce_when_live(cx, at);
-            }
-            // The sink receives media.
-            Received::Rtp | Received::Handled | Received::Dropped(_) => {}
-        }
-    }
-
-    /// Sends the output of a PeerConnection and handles its events. Called after each call of the
-    /// peer.
-    pub(super) fn flush_peer(&mut self, cx: &mut Context<'_>, at: usize) {
-        let link = &mut self.links[at];
-        link.send_pending(cx);
-        if self.links[at].relay.is_some() {
-            self.relay_events(cx, at);
-            if self.phase == Phase::Ended || at >= self.links.len() {
-                return;
-            }
-        }
-        while let Some(event) = self
-            .links
-            .get_mut(at)
-            .and_then(|link| link.peer.as_mut())
-            .and_then(|peer| peer.poll_event())
-        {
-            self.peer_event(cx, at, event);
-            if self.phase == Phase::Ended {
-                return;
-            }
-        }
-        // The request for a channel is sent as soon as ICE has selected a pair.
-        if let Some(link) = self.links.get_mut(at)
-            && let Some(relay) = &mut link.relay
-        {
-            relay.send_pending(cx, link.channel, None);
-        }
-    }
-
-    fn peer_event(&mut self, cx: &mut Context<'_>, at: usize, event: PeerEvent) {
-        let link = &mut self.links[at];
-        match event {
-            PeerEvent::IceConnected { remote } => {
-                match &mut link.relay {
-                    None => cx.out.push_back(Output::Peer {
-                        channel: link.channel,
-                        media: remote,
-                        control: remote,
-                    }),
-                    Some(relay) => relay.bind_channel(cx.now, remote),
+                LinkEvent::MediaBegan(at) => {
+                    self.checks.next_at = Some(at + self.setup.config.silence.0);
+                    self.startup.media_began(cx, at);
                 }
-                if link.ice_connected_at.is_none() {
-                    link.ice_connected_at = Some(cx.now);
-                    let waited = cx.now.since(link.negotiated_at.unwrap_or(cx.now));
-                    record_delay(cx, m::ICE_DELAY, waited);
+                LinkEvent::SourcesLeft => {
+                    let leave_at = cx.now + super::BYE_GRACE;
+                    self.checks.leave_at.get_or_insert(leave_at);
+                }
+                LinkEvent::Sending => self.startup.published(cx),
+                LinkEvent::Live if self.published => {}
+                LinkEvent::Live => {
+                    self.published = true;
+                    self.announce_published(cx, true);
                 }
             }
-            // Flows send without the session, so through TURN they need a bound channel.
-            PeerEvent::DtlsConnected if link.lacks_turn_channel() => {
-                link.dtls_connected_at = Some(cx.now)
+        }
+        if let Err((failure, mut detail)) = result {
+            if failure == Failure::DtlsClosed && self.signalling.kind.expects_media() {
+                detail += "; MediaMTX does so if H.264 has B-frames: its log tells";
             }
-            PeerEvent::DtlsConnected => self.link_connected(cx, at),
-            PeerEvent::Closed => {
-                if self.is_leaving() {
-                    return;
-                }
-                let mut detail = self.describe_link(at, "the server closed the DTLS connection");
-                if self.signalling.kind.expects_media() {
-                    detail += "; MediaMTX does so if H.264 has B-frames: its log tells";
-                }
-                self.fail(cx, Failure::DtlsClosed, detail);
-            }
-            PeerEvent::Failed(failure) => self.peer_failed(cx, at, failure),
+            self.fail(cx, failure, detail);
         }
-    }
-
-    pub(super) fn link_connected(&mut self, cx: &mut Context<'_>, at: usize) {
-        let link = &mut self.links[at];
-        if link.connected_at.is_some() {
-            return;
-        }
-        link.connected_at = Some(cx.now);
-        cx.recorder.add(m::PEERS_CONNECTED, 1);
-        let dtls_connected = link.dtls_connected_at.unwrap_or(cx.now);
-        let waited = dtls_connected.since(link.ice_connected_at.unwrap_or(dtls_connected));
-        record_delay(cx, m::DTLS_DELAY, waited);
-        let number = link.number;
-        if let (Some(sink), Some(peer)) = (link.sink, &mut link.peer) {
-            match self.setup.config.receive {
-                Receive::Headers => {
-                    let trailer = peer
-                        .srtp_profile()
-                        .map_or(0, |profile| profile.tag_length());
-                    let keys = peer.srtp_keys();
-                    let tracks = cx.sinks.get::<Tracks>(sink);
-                    tracks.set_srtp_overhead(trailer);
-                    tracks.authenticate_first_packets(keys);
-                }
-                Receive::Decrypted => {
-                    let opener = peer.take_rtp_opener();
-                    cx.sinks.get::<Tracks>(sink).set_opener(cx.now, opener);
-                }
-            }
-            if self.setup.config.receiver_reports {
-                link.report_at = Some(cx.now + super::REPORT_EVERY);
-            }
-            if cx.sinks.get::<Tracks>(sink).has_requests() {
-                link.nack_at = Some(cx.now + super::NACK_CHECK_INTERVAL);
-            }
-            self.checks
-                .next_at
-                .get_or_insert(cx.now + self.setup.config.no_media.0);
-            self.start_feedback(cx, at);
-        }
-        let link = &mut self.links[at];
-        if link.direction == Direction::Send {
-            self.begin_sending(cx, at);
-        }
-        self.signalling.call(cx, |signalling, scope| {
-            signalling.peer_connected(scope, number)
-        });
-    }
-
-    /// Handles the first media of a sink.
-    pub(super) fn media_began(&mut self, cx: &mut Context<'_>, sink: SinkId, first: Time) {
-        let mut links = self.links.iter_mut();
-        if let Some(link) = links.find(|link| link.sink == Some(sink))
-            && !std::mem::replace(&mut link.has_media, true)
-        {
-            let waited = first.since(link.connected_at.unwrap_or(first));
-            record_delay(cx, m::FIRST_MEDIA_DELAY, waited);
-            // After the handshake, one wake-up serves all clients.
-            cx.out.push_back(Output::SetReadTiming {
-                channel: link.channel,
-                reading: ReadTiming::Soon(FEEDBACK_DELAY_MAX),
-            });
-        }
-        self.checks.next_at = Some(first + self.setup.config.silence.0);
-        self.startup.media_began(cx, first);
-    }
-
-    /// Requests missing packets at once: a sink has found a gap.
-    pub(super) fn request_missing_now(&mut self, cx: &mut Context<'_>, sink: SinkId) {
-        let mut links = self.links.iter_mut();
-        if let Some(link) = links.find(|link| link.sink == Some(sink)) {
-            link.nack_at = Some(cx.now);
-        }
-    }
-
-    /// Sends transport feedback at once: the first packet with a transport-wide sequence number has
-    /// arrived, while the client checked only once a second.
-    pub(super) fn send_feedback_now(&mut self, cx: &mut Context<'_>, sink: SinkId) {
-        let mut links = self.links.iter_mut();
-        if let Some(link) = links.find(|link| link.sink == Some(sink)) {
-            link.feedback_at = link.feedback_at.map(|_| cx.now);
-        }
-    }
-
-    /// Fails the client because a PeerConnection has failed.
-    pub(super) fn peer_failed(&mut self, cx: &mut Context<'_>, at: usize, failure: PeerFailure) {
-        if failure == PeerFailure::IceTimedOut
-            && let Some(refusal) = self.links[at].turn_refusal()
-        {
-            return self.fail(cx, Failure::TurnRefused, refusal);
-        }
-        if failure == PeerFailure::IceTimedOut
-            && let Some(why) = self.links[at].no_remote_reason()
-        {
-            let detail = self.describe_link(at, &why);
-            return self.fail(cx, Failure::NoCandidates, detail);
-        }
-        let reason = match failure {
-            PeerFailure::IceTimedOut => Failure::IceTimeout,
-            PeerFailure::ConsentExpired => Failure::IceFailed,
-            PeerFailure::DtlsTimedOut => Failure::DtlsTimeout,
-            PeerFailure::DtlsFailed(_) => Failure::DtlsFailed,
-            PeerFailure::FingerprintMismatch => Failure::FingerprintMismatch,
-            PeerFailure::NoSrtpProfile => Failure::NoSrtpProfile,
-            PeerFailure::BadIceCredentials
-            | PeerFailure::UnusableFingerprint
-            | PeerFailure::BadSetup
-            | PeerFailure::FingerprintChanged => Failure::BadSdp,
-        };
-        let detail = self.describe_link(at, &failure.to_string());
-        self.fail(cx, reason, detail);
-    }
-
-    /// Returns a detail with the addresses of the PeerConnection appended.
-    pub(super) fn describe_link(&self, at: usize, what: &str) -> String {
-        let link = &self.links[at];
-        let peer = link.peer.as_ref();
-        let by = match &self.setup.config.turn {
-            Some(turn) => format!(", via {}", turn.url),
-            None => String::new(),
-        };
-        let ends = match (link.local, peer.and_then(|peer| peer.remote_address())) {
-            (Some(local), Some(remote)) => format!("{local} to {remote}"),
-            (Some(local), None) => format!("{local} to {}", self.setup.url),
-            _ => self.setup.url.to_string(),
-        };
-        format!("{what} ({ends}{by})")
-    }
-
-    /// Handles everything that is due in a PeerConnection.
-    pub(super) fn handle_link_due(&mut self, cx: &mut Context<'_>, at: usize) {
-        let now = cx.now;
-        if self.due_relay(cx, at) {
-            return;
-        }
-        let link = &mut self.links[at];
-        if let Some(peer) = &mut link.peer
-            && peer.deadline().is_some_and(|due| due <= now)
-        {
-            peer.handle_timeout(now);
-            self.flush_peer(cx, at);
-            if self.phase == Phase::Ended || at >= self.links.len() {
-                return;
-            }
-        }
-        if self.links[at]
-            .setup_deadline(&self.setup.config)
-            .is_some_and(|due| due <= now)
-        {
-            let link = &self.links[at];
-            let (failure, what) = match (link.negotiated_at, link.ice_connected_at) {
-                (None, _) => (
-                    Failure::RequestTimeout,
-                    "no session description from the server in time",
-                ),
-                (_, None) => match (link.turn_refusal(), link.no_remote_reason()) {
-                    (Some(refusal), _) => return self.fail(cx, Failure::TurnRefused, refusal),
-                    (None, Some(why)) => {
-                        let detail = self.describe_link(at, &why);
-                        return self.fail(cx, Failure::NoCandidates, detail);
-                    }
-                    (None, None) => (Failure::IceTimeout, "no working candidate pair in time"),
-                },
-                (_, Some(_)) => (
-                    Failure::DtlsTimeout,
-                    "the DTLS handshake did not complete in time",
-                ),
-            };
-            let detail = self.describe_link(at, what);
-            return self.fail(cx, failure, detail);
-        }
-        let link = &mut self.links[at];
-        if link.report_at.is_some_and(|due| due <= now) {
-            link.report_at = Some(now + super::REPORT_EVERY);
-            self.send_receiver_reports(cx, at);
-            if self.is_leaving() || at >= self.links.len() {
-                return;
-            }
-        }
-        self.send_nacks(cx, at);
-        self.send_transport_feedback(cx, at);
-        self.handle_sending_due(cx, at);
     }
 
     /// Ends a PeerConnection: notifies the server, and adds its figures to the recorder.
-    pub(super) fn close_link(&mut self, cx: &mut Context<'_>, at: usize) {
-        self.end_sending(cx, at);
-        self.count_link(cx, at);
-        if let Some(peer) = &mut self.links[at].peer {
+    pub(super) fn close_link(&mut self, cx: &mut Context<'_>, id: LinkId) {
+        let Some(mut link) = self.links.remove(id) else {
+            return;
+        };
+        link.end_sending(cx);
+        link.count(cx);
+        if let Some(peer) = &mut link.peer {
             peer.close(cx.now);
         }
         // Pending output includes the close, even if the PeerConnection has failed.
-        let mut link = self.links.remove(at);
         link.send_pending(cx);
         if let Some(sink) = link.sink {
             let mut tracks = cx.sinks.remove::<Tracks>(sink);
@@ -593,8 +638,8 @@ impl Client {
                 .add(tracks.rows(&self.setup.url.to_string()));
         }
         let channel = link.channel;
-        match link.relay.take() {
-            Some(relay) => self.release_relay(cx, channel, relay),
+        match link.relay {
+            Some(relay) => self.releasing_relays.release(cx, channel, relay),
             None => cx.out.push_back(Output::Close { channel }),
         }
     }

@@ -3,10 +3,12 @@
 use measure::Time;
 
 use super::Client;
+use super::links::Links;
 use crate::failure::Failure;
 use crate::tracks::Tracks;
 use kit::lifecycle::{self, MediaTimes};
 use kit::media::silence;
+use kit::zapping::Viewer;
 use session::{Context, Outcome, Sinks};
 
 /// State of the checks for received media.
@@ -20,10 +22,10 @@ pub(super) struct MediaChecks {
     pub(super) loss_counted_until: Option<Time>,
 }
 
-impl Client {
+impl Links {
     /// Arrival times of all media. Of the longest gaps of all streams, the shortest counts.
     pub(super) fn media_times(&self, sinks: &mut Sinks) -> Option<MediaTimes> {
-        let times = self.links.iter().filter_map(|link| {
+        let times = self.iter().filter_map(|link| {
             let tracks = sinks.get::<Tracks>(link.sink?);
             Some(MediaTimes {
                 first: tracks.first_arrival()?,
@@ -40,16 +42,18 @@ impl Client {
 
     /// True if every source of received media has sent BYE.
     fn all_sources_left(&self, sinks: &mut Sinks) -> bool {
-        let mut receive = self.links.iter().filter_map(|link| link.sink);
+        let mut receive = self.iter().filter_map(|link| link.sink);
         receive.all(|sink| sinks.get::<Tracks>(sink).all_sources_left())
     }
+}
 
+impl Client {
     /// Handles the deadlines of the checks.
     pub(super) fn check_media(&mut self, cx: &mut Context<'_>) {
         if self.checks.leave_at.is_some_and(|at| cx.now >= at) {
             self.checks.leave_at = None;
-            if self.all_sources_left(cx.sinks) {
-                let first = self.media_times(cx.sinks).map(|own| own.first);
+            if self.links.all_sources_left(cx.sinks) {
+                let first = self.links.media_times(cx.sinks).map(|own| own.first);
                 let when = lifecycle::describe_progress(first, cx.now);
                 let url = &self.setup.url;
                 let detail = format!("the server ended all streams (BYE) {when} ({url})");
@@ -67,7 +71,7 @@ impl Client {
             self.checks.next_at = Some(earliest.unwrap_or(cx.now + self.setup.config.silence.0));
             return;
         };
-        let Some(times) = self.media_times(cx.sinks) else {
+        let Some(times) = self.links.media_times(cx.sinks) else {
             let detail = self.no_media_detail(&self.setup.config.no_media.to_string());
             return self.fail(cx, Failure::NoMedia, detail);
         };
@@ -89,9 +93,9 @@ impl Client {
 
     pub(super) fn no_media_detail(&self, within: &str) -> String {
         let what = format!("no media within {within} after the handshake");
-        match self.links.iter().position(|link| link.sink.is_some()) {
+        match self.links.iter().find(|link| link.sink.is_some()) {
             None => format!("{what} ({})", self.setup.url),
-            Some(at) => self.describe_link(at, &what),
+            Some(link) => link.describe(&what),
         }
     }
 
@@ -102,7 +106,7 @@ impl Client {
             .signalling
             .media_expected_since
             .filter(|_| !self.publisher.has_left())?;
-        let times = self.media_times(cx.sinks)?;
+        let times = self.links.media_times(cx.sinks)?;
         let received_for = times.last.since(times.first);
         let silent = cx.now.since(times.last.max(expected));
         let bound = silence::bound(received_for, times.longest_gap, self.setup.config.silence.0);
@@ -115,10 +119,18 @@ impl Client {
     /// Returns a failure if a large part of the packets of a PeerConnection had to be discarded as
     /// unknown media.
     pub(super) fn unknown_media_failure(&self, sinks: &mut Sinks) -> Option<Outcome> {
-        self.links.iter().enumerate().find_map(|(at, link)| {
+        self.links.iter().find_map(|link| {
             let what = sinks.get::<Tracks>(link.sink?).describe_unknown_media()?;
-            let detail = self.describe_link(at, &what);
+            let detail = link.describe(&what);
             Some(Outcome::Failed(Failure::UnknownMedia.with(detail)))
         })
+    }
+}
+
+impl Viewer for Client {
+    fn first_picture(&self, sinks: &mut Sinks) -> Option<Time> {
+        let links = self.links.iter().filter_map(|link| link.sink);
+        let pictures = links.filter_map(|sink| sinks.get::<Tracks>(sink).first_picture());
+        pictures.min()
     }
 }

@@ -4,36 +4,29 @@ mod congestion_feedback;
 mod encrypted_flow;
 mod media;
 mod rtp_feed;
+mod sending;
 mod source;
 
-use bytes::BytesMut;
 use measure::{Recorder, Time};
-use mediagen::ladder::Encoder;
 use std::time::Duration;
 
-use super::congestion::{CongestionControl, NumberedStream};
-use super::{Client, note};
-use crate::failure::Failure;
-use crate::feedback::{Message, RtxStream, SendHistoryCounts, TransportCc, messages};
+use super::congestion::CongestionControl;
+use crate::feedback::{Message, SendHistoryCounts, TransportCc, messages};
 use crate::metrics as m;
 use crate::retransmitter::Retransmitter;
-use crate::sdp::{MediaKind, NegotiatedMedia, extension as header_extension};
+use crate::sdp::{NegotiatedMedia, extension as header_extension};
 use crate::turn::RelayChannel;
 use encrypted_flow::{EncryptedFlow, LayerExtensions};
 use kit::media::rtcp::{self, Packet};
-use kit::media::source::{MediaSource, SIMULCAST_LAYERS};
-use kit::publication::{self, Publication};
+use kit::media::source::SIMULCAST_LAYERS;
+use kit::publication;
 use media::{MediaCounts, StreamMedia};
 pub(super) use rtp_feed::RtpFeed;
-use session::{Context, FlowId, Flows, Output, ReadTiming};
-use source::{LayerRids, SourceStream};
+use session::{Context, FlowId, Flows, Output};
+use source::LayerRids;
 
 /// Interval at which reports are sent.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Time after which media counts as published although the server has sent no report. WHIP does not
-/// say when others can play it, and servers inspect packets before they allow that.
-const LIVE_AFTER: Duration = Duration::from_secs(2);
 
 /// Maximum number of packets that one report may plausibly cover.
 const PACKETS_MAX: u64 = 100_000;
@@ -60,6 +53,8 @@ pub(super) struct OutgoingMedia {
     pub(super) round_trip: Option<Duration>,
     /// True once the server has reported received packets.
     is_reported: bool,
+    /// True once the server seems to receive the media.
+    is_live: bool,
 }
 
 /// Section that the server accepted.
@@ -113,6 +108,11 @@ impl OutgoingStream {
             last_fir_number: None,
         }
     }
+
+    /// Gives access to the flow.
+    fn access<T>(&self, flows: &mut Flows, access: impl FnOnce(&mut EncryptedFlow) -> T) -> T {
+        flows.access_as(self.flow, access)
+    }
 }
 
 impl OutgoingMedia {
@@ -128,7 +128,7 @@ impl OutgoingMedia {
     }
 
     /// Counts what was sent, if that is due. Returns `true` if reports are due.
-    fn count_if_due(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn count_if_due(&mut self, cx: &mut Context<'_>) -> bool {
         let now = cx.now;
         if self.count_at.is_some_and(|due| due <= now) {
             self.count_at = Some(publication::next_count(now));
@@ -152,12 +152,9 @@ impl OutgoingMedia {
         goodbye: bool,
     ) -> Vec<Vec<u8>> {
         let mut report = |stream: &OutgoingStream| match wall_clock {
-            Some(wall_clock) => Some(flows.access_as(
-                stream.flow,
-                |encrypted: &mut EncryptedFlow| {
-                    encrypted.media.report(now, wall_clock, name, goodbye)
-                },
-            )),
+            Some(wall_clock) => Some(stream.access(flows, |encrypted| {
+                encrypted.media.report(now, wall_clock, name, goodbye)
+            })),
             None if goodbye => {
                 let mut compound = Vec::new();
                 rtcp::write_receiver_report(&mut compound, stream.ssrc, &[]);
@@ -173,10 +170,9 @@ impl OutgoingMedia {
     /// Returns for each stream whether its packets have transport-wide sequence numbers.
     #[cfg(test)]
     pub(super) fn numbered(&self, flows: &mut Flows) -> Vec<bool> {
-        let is_numbered = |encrypted: &mut EncryptedFlow| encrypted.numbering.is_some();
         let streams = self.streams.iter();
         streams
-            .map(|stream| flows.access_as(stream.flow, is_numbered))
+            .map(|stream| stream.access(flows, |encrypted| encrypted.numbering.is_some()))
             .collect()
     }
 
@@ -228,10 +224,12 @@ impl OutgoingMedia {
     /// Sends all packets over this TURN channel from now on.
     pub(super) fn set_turn_channel(&mut self, channel: Option<RelayChannel>, flows: &mut Flows) {
         for stream in &self.streams {
-            flows.access_as(stream.flow, |encrypted: &mut EncryptedFlow| {
-                encrypted.channel = channel
-            });
+            stream.access(flows, |encrypted| encrypted.channel = channel);
         }
+    }
+
+    fn has(&self, flow: FlowId) -> bool {
+        self.streams.iter().any(|stream| stream.flow == flow)
     }
 
     fn stream(&mut self, ssrc: u32) -> Option<&mut OutgoingStream> {
@@ -247,7 +245,7 @@ impl OutgoingMedia {
                     recorder.add(m::NACKED_PACKETS, missing.len() as u64);
                     let round_trip = self.round_trip;
                     if let Some(stream) = self.stream(media) {
-                        flows.access_as(stream.flow, |encrypted: &mut EncryptedFlow| {
+                        stream.access(flows, |encrypted| {
                             if let Some(retransmissions) = &mut encrypted.retransmissions {
                                 retransmissions.queue_requested(&missing, now, round_trip);
                             }
@@ -257,9 +255,7 @@ impl OutgoingMedia {
                 Message::PictureLoss { media, .. } => {
                     recorder.add(m::KEY_FRAME_REQUESTS, 1);
                     if let Some(stream) = self.stream(media) {
-                        flows.access_as(stream.flow, |encrypted: &mut EncryptedFlow| {
-                            encrypted.media.request_key_frame()
-                        });
+                        stream.access(flows, |encrypted| encrypted.media.request_key_frame());
                     }
                 }
                 Message::FullIntra { requests, .. } => {
@@ -268,9 +264,7 @@ impl OutgoingMedia {
                         if let Some(stream) = self.stream(media)
                             && stream.last_fir_number.replace(number) != Some(number)
                         {
-                            flows.access_as(stream.flow, |encrypted: &mut EncryptedFlow| {
-                                encrypted.media.request_key_frame()
-                            });
+                            stream.access(flows, |encrypted| encrypted.media.request_key_frame());
                         }
                     }
                 }
@@ -342,23 +336,15 @@ impl OutgoingMedia {
             self.apply_estimate(flows);
         }
     }
-}
 
-impl OutgoingMedia {
     /// Adds what was sent since the last call to the recorder.
     fn count(&mut self, flows: &mut Flows, recorder: &mut Recorder) {
         for stream in &mut self.streams {
-            let now = flows.access_as(stream.flow, |encrypted: &mut EncryptedFlow| {
-                let retransmissions = encrypted
-                    .retransmissions
-                    .as_ref()
-                    .map(Retransmitter::counts);
-                (
-                    encrypted.media.counts(),
-                    retransmissions.unwrap_or_default(),
-                )
+            let (now, retransmissions) = stream.access(flows, |encrypted| {
+                let retransmissions = encrypted.retransmissions.as_ref();
+                let counts = retransmissions.map(Retransmitter::counts);
+                (encrypted.media.counts(), counts.unwrap_or_default())
             });
-            let (now, retransmissions) = now;
             let retransmissions_before =
                 std::mem::replace(&mut stream.recorded_retransmissions, retransmissions);
             let sent_again = retransmissions.retransmitted - retransmissions_before.retransmitted;
@@ -372,10 +358,8 @@ impl OutgoingMedia {
             recorder.add(m::NOT_TAKEN, now.not_taken - before.not_taken);
             let early = now.early_key_frames - before.early_key_frames;
             recorder.add(m::EARLY_KEY_FRAMES, early);
-            recorder.add(
-                m::SENT_VOICE_PACKETS,
-                now.voice_packets - before.voice_packets,
-            );
+            let voice = now.voice_packets - before.voice_packets;
+            recorder.add(m::SENT_VOICE_PACKETS, voice);
         }
         if let Some(congestion) = &self.congestion {
             recorder.record(m::ESTIMATED_BITRATE, congestion.estimate().0);
@@ -387,226 +371,7 @@ impl OutgoingMedia {
     fn stop(&mut self, cx: &mut Context<'_>) {
         for stream in &self.streams {
             cx.out.push_back(Output::StopFlow { flow: stream.flow });
-            cx.flows
-                .access_as(stream.flow, |encrypted: &mut EncryptedFlow| {
-                    encrypted.media.stop()
-                });
-        }
-    }
-}
-
-impl Client {
-    /// Returns the kinds of media that the server accepted.
-    pub(super) fn sent_kinds(&self) -> Vec<&'static str> {
-        let Some(source) = &self.setup.source else {
-            return Vec::new();
-        };
-        if self.feed.is_some() {
-            return source.clips.iter().map(|clip| clip.media()).collect();
-        }
-        let accepted = self
-            .links
-            .iter()
-            .flat_map(|link| &link.outgoing_media.accepted_sections);
-        accepted
-            .filter_map(|accepted| Some(source.clips.get(accepted.section_index)?.media()))
-            .collect()
-    }
-
-    /// Starts sending, because the PeerConnection is connected.
-    pub(super) fn begin_sending(&mut self, cx: &mut Context<'_>, at: usize) {
-        let Some(source) = self.setup.source.clone() else {
-            return;
-        };
-        let channel = self.links[at].channel;
-        let outgoing = &mut self.links[at].outgoing_media;
-        outgoing.congestion = self.setup.config.follows_congestion().then(|| {
-            let ladder = source.ladder.as_ref();
-            let bitrate = ladder.map_or(0, |ladder| Encoder::new(ladder.clone()).bitrate());
-            outgoing.target = bitrate;
-            let extension = outgoing
-                .accepted_sections
-                .iter()
-                .find_map(|taken| taken.transport_cc_id);
-            let what = (bitrate, self.setup.config.payload_max());
-            Box::new(CongestionControl::new(cx.now, what, extension))
-        });
-        for (index, clip) in source.clips.iter().enumerate() {
-            let accepted = &self.links[at].outgoing_media.accepted_sections;
-            let accepted = accepted
-                .iter()
-                .find(|taken| taken.section_index == index)
-                .copied();
-            let Some(taken) = accepted else {
-                let text = self.describe_link(at, &format!("the server refused {}", clip.media()));
-                note(cx, "media_refused", text);
-                continue;
-            };
-            let layered = index == 0 && !source.lower_layers.is_empty();
-            let layers = taken.layers.iter().enumerate();
-            let mut layers: Vec<_> = layers
-                .filter_map(|(layer, extensions)| Some((layer, Some((*extensions)?))))
-                .filter(|_| layered)
-                .collect();
-            if layers.is_empty() {
-                // A single stream, in the best layer.
-                layers.push((0, layered.then_some(taken.single_stream)));
-                if layered {
-                    let text =
-                        self.describe_link(at, "the server refused simulcast: one layer is sent");
-                    note(cx, "simulcast_refused", text);
-                }
-            }
-            for (layer, extensions) in layers {
-                let stream = SourceStream { clip: index, layer };
-                if !self.begin_stream(cx, at, &source, stream, (taken, extensions)) {
-                    return;
-                }
-            }
-        }
-        if self.links[at].outgoing_media.streams.is_empty() {
-            let detail = self.describe_link(at, "the server refused all offered media");
-            return self.fail(cx, Failure::OfferRefused, detail);
-        }
-        self.links[at].outgoing_media.begin_counting(cx.now);
-        self.links[at].outgoing_media.began_at = Some(cx.now);
-        // Only reports and answers to consent checks arrive here.
-        cx.out.push_back(Output::SetReadTiming {
-            channel,
-            reading: ReadTiming::Late,
-        });
-        self.startup.published(cx);
-        self.send_sender_reports(cx, at, false);
-    }
-
-    /// Starts sending a layer of a clip. Returns `false` if there are no keys.
-    fn begin_stream(
-        &mut self,
-        cx: &mut Context<'_>,
-        at: usize,
-        source: &MediaSource,
-        stream: SourceStream,
-        (section, layer): (AcceptedSection, Option<LayerExtensions>),
-    ) -> bool {
-        let link = &self.links[at];
-        let peer = link.peer.as_ref();
-        let Some(sealer) = peer.and_then(|peer| peer.rtp_sealer()) else {
-            return false;
-        };
-        let ssrc = self.setup.own_ssrc(stream);
-        let retransmissions = section.nack.then(|| {
-            Retransmitter::new(section.rtx_payload_type.map(|payload_type| RtxStream {
-                ssrc: self.setup.rtx_ssrc(stream),
-                payload_type,
-                next_sequence: self.setup.rtx_first_sequence(stream),
-            }))
-        });
-        let congestion = link.outgoing_media.congestion.as_ref();
-        let numbers = congestion.and_then(|own| own.numbers());
-        let numbers = numbers.filter(|_| section.transport_cc_id.is_some());
-        let channel = link.channel;
-        let flow = cx.flows.insert(EncryptedFlow {
-            media: self.setup.start_media(cx.now, source, stream),
-            sealer: Some(sealer),
-            buffer: BytesMut::new(),
-            retransmissions,
-            numbering: numbers.map(NumberedStream::new),
-            channel: link.relay_channel(),
-            audio_level_id: section.audio_level_id,
-            layer_extensions: layer,
-        });
-        self.links[at]
-            .outgoing_media
-            .streams
-            .push(OutgoingStream::new(flow, ssrc));
-        cx.out.push_back(Output::StartFlow { flow, channel });
-        true
-    }
-
-    /// Tells players whether the stream is published.
-    pub(super) fn announce_published(&mut self, cx: &mut Context<'_>, is_live: bool) {
-        if self.setup.source.is_none() || !self.published {
-            return;
-        }
-        let kinds = self.sent_kinds();
-        let said = match is_live {
-            true => Publication::Live {
-                audio: kinds.contains(&MediaKind::Audio.name()),
-                video: kinds.contains(&MediaKind::Video.name()),
-            },
-            // Other participants of the room may still publish.
-            false if self.setup.url.is_room() => return,
-            false => Publication::GONE,
-        };
-        said.publish(cx, self.setup.url.topic());
-    }
-
-    /// Announces the stream once the server seems to receive it.
-    pub(super) fn announce_when_live(&mut self, cx: &mut Context<'_>, at: usize) {
-        let outgoing = &self.links[at].outgoing_media;
-        let late = |began| cx.now.since(began) >= LIVE_AFTER;
-        if !self.published && (outgoing.is_reported || outgoing.began_at.is_some_and(late)) {
-            self.published = true;
-            self.announce_published(cx, true);
-        }
-    }
-
-    /// Handles everything that is due while media is sent.
-    pub(super) fn handle_sending_due(&mut self, cx: &mut Context<'_>, at: usize) {
-        self.announce_when_live(cx, at);
-        if self.links[at].outgoing_media.count_if_due(cx) {
-            self.send_sender_reports(cx, at, false);
-            self.flush_peer(cx, at);
-        }
-    }
-
-    /// Sends a sender report for each stream, if they are enabled, and a goodbye if `goodbye` is
-    /// true.
-    fn send_sender_reports(&mut self, cx: &mut Context<'_>, at: usize, goodbye: bool) {
-        let wall_clock = self.setup.wall_clock.unwrap_or_default();
-        let wall_clock = self.setup.config.sender_reports.then_some(wall_clock);
-        let link = &mut self.links[at];
-        let Some(peer) = &mut link.peer else {
-            return;
-        };
-        let sender = (cx.now, wall_clock, self.setup.cname.as_str());
-        for report in link
-            .outgoing_media
-            .rtcp_compounds(cx.flows, sender, goodbye)
-        {
-            peer.send_rtcp(&report);
-        }
-    }
-
-    /// Stops sending, says goodbye, and adds the figures to the recorder.
-    pub(super) fn end_sending(&mut self, cx: &mut Context<'_>, at: usize) {
-        if self.links[at].outgoing_media.streams.is_empty() {
-            return;
-        }
-        let outgoing = &mut self.links[at].outgoing_media;
-        outgoing.stop(cx);
-        outgoing.count(cx.flows, cx.recorder);
-        self.send_sender_reports(cx, at, true);
-        for stream in std::mem::take(&mut self.links[at].outgoing_media.streams) {
-            cx.flows.remove(stream.flow);
-        }
-    }
-
-    /// Fails the client because a flow has ended. Flows end on their own only if nothing can be
-    /// sent.
-    pub(super) fn handle_flow_ended(&mut self, cx: &mut Context<'_>, flow: FlowId) {
-        if self.feed.as_ref().is_some_and(|feed| feed.has(flow)) {
-            return self.fail_feed(cx);
-        }
-        let link_index = self.links.iter().position(|link| {
-            link.outgoing_media
-                .streams
-                .iter()
-                .any(|own| own.flow == flow)
-        });
-        if let Some(at) = link_index {
-            let detail = self.describe_link(at, "no media can be sent");
-            self.fail(cx, Failure::NotSent, detail);
+            stream.access(cx.flows, |encrypted| encrypted.media.stop());
         }
     }
 }

@@ -15,7 +15,7 @@ use kit::media::talk::TurnSchedule;
 use session::seeds::derive_seed;
 
 /// Configuration, identity and media of a client. They do not change after its start.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Setup {
     /// Shared by all clients of the population.
     pub(super) config: Arc<ClientConfig>,
@@ -131,11 +131,6 @@ impl Setup {
 
 /// Layers of the simulcast that is sent, best first. Empty without simulcast.
 fn sent_layers(source: &SourceConfig) -> Vec<livekit::SentLayer> {
-    let layers = if source.simulcast {
-        0..SIMULCAST_LAYERS
-    } else {
-        0..0
-    };
     let layer = |layer| {
         let own = source.layer(layer);
         livekit::SentLayer {
@@ -143,5 +138,6 @@ fn sent_layers(source: &SourceConfig) -> Vec<livekit::SentLayer> {
             bitrate: own.generated_bitrate(),
         }
     };
+    let layers = (0..SIMULCAST_LAYERS).filter(|_| source.simulcast);
     layers.map(layer).collect()
 }

@@ -84,38 +84,13 @@ impl Client {
             let detail = format!("waited {what} for {}", within(since));
             return Some((Failure::RequestTimeout, detail));
         }
-        for (at, link) in self.links.iter().enumerate() {
-            if let Some(since) = link.relay_awaited_since().filter(|since| long(*since)) {
-                let what = format!("no relayed address in {}", within(since));
-                return Some((Failure::TurnTimeout, self.describe_link(at, &what)));
-            }
-            if let Some(since) = link.channel_awaited_since() {
-                if long(since) {
-                    let what = format!("no TURN channel in {}", within(since));
-                    return Some((Failure::TurnTimeout, self.describe_link(at, &what)));
-                }
-                continue;
-            }
-            let (since, failure, what) =
-                match (link.negotiated_at, link.ice_connected_at, link.connected_at) {
-                    (Some(since), None, _) => {
-                        (since, Failure::IceTimeout, "no working candidate pair")
-                    }
-                    (_, Some(since), None) => (since, Failure::DtlsTimeout, "DTLS not connected"),
-                    _ => continue,
-                };
-            let why = link.no_remote_reason();
-            if let Some(why) = why.filter(|_| long(since) && failure == Failure::IceTimeout) {
-                let detail = self.describe_link(at, &format!("{why}, in {}", within(since)));
-                return Some((Failure::NoCandidates, detail));
-            }
-            if long(since) {
-                let detail = self.describe_link(at, &format!("{what} in {}", within(since)));
-                return Some((failure, detail));
-            }
+        let mut links = self.links.iter();
+        let failed = links.find_map(|link| link.overdue_failure(now));
+        if failed.is_some() {
+            return failed;
         }
         let expected = self.signalling.media_expected_since?;
-        if self.media_times(cx.sinks).is_some() {
+        if self.links.media_times(cx.sinks).is_some() {
             return None;
         }
         let receive = self.links.iter().filter(|link| link.sink.is_some());
@@ -145,7 +120,7 @@ impl Client {
         if failure == Failure::MediaStopped {
             self.checks.loss_counted_until = Some(cx.now);
         }
-        let outcome = match failure.is_orderly_end() && self.media_times(cx.sinks).is_some() {
+        let outcome = match failure.is_orderly_end() && self.links.media_times(cx.sinks).is_some() {
             true if self.publisher.has_left() => Outcome::Completed,
             true => Outcome::EndedByServer {
                 at: cx.now,
@@ -177,8 +152,8 @@ impl Client {
         self.leave_deadline = cx.now + LEAVE_TIMEOUT;
         self.announce_published(cx, false);
         self.end_feeding(cx);
-        while !self.links.is_empty() {
-            self.close_link(cx, 0);
+        while let Some(link) = self.links.first() {
+            self.close_link(cx, link.id());
         }
         self.signalling.call(cx, Signalling::leave);
     }
@@ -193,7 +168,12 @@ impl Client {
     /// Handles the end of the signalling.
     pub(super) fn signalling_has_ended(&mut self, cx: &mut Context<'_>) {
         self.signalling.has_ended = true;
-        if self.releasing_relays.is_empty() {
+        self.finish_if_left(cx);
+    }
+
+    /// Ends the client if the signalling has ended and all relayed addresses are released.
+    pub(super) fn finish_if_left(&mut self, cx: &mut Context<'_>) {
+        if self.signalling.has_ended && self.releasing_relays.is_empty() {
             self.finish(cx);
         }
     }
@@ -210,10 +190,7 @@ impl Client {
             self.goodbye_unanswered(cx, &format!("waited {what} for {waited:.3} s"));
         }
         self.signalling.disconnect(cx);
-        let releasing = std::mem::take(&mut self.releasing_relays).into_iter();
-        cx.out.extend(releasing.map(|own| Output::Close {
-            channel: own.channel(),
-        }));
+        self.releasing_relays.close(cx);
         self.phase = Phase::Ended;
         if self.setup.is_viewer() {
             let delivery = self.ended_streams.delivery;
@@ -233,10 +210,8 @@ impl Client {
     pub(super) fn all_rows(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
         let mut rows = self.ended_streams.rows.clone();
         let url = self.setup.url.to_string();
-        for link in &self.links {
-            if let Some(sink) = link.sink {
-                rows.extend(sinks.get::<Tracks>(sink).rows(&url));
-            }
+        for sink in self.links.iter().filter_map(|link| link.sink) {
+            rows.extend(sinks.get::<Tracks>(sink).rows(&url));
         }
         rows.into_iter().map(StreamRow::new).collect()
     }

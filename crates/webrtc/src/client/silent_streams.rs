@@ -23,7 +23,7 @@ impl Client {
         let until = self.publisher.left_at().unwrap_or(cx.now);
         let mut statuses = Vec::new();
         let muted_until = |track: &str| self.signalling.kind.muted_until(track);
-        for link in &self.links {
+        for link in self.links.iter() {
             if let (Some(sink), Some(connected_at)) = (link.sink, link.connected_at) {
                 let tracks = cx.sinks.get::<Tracks>(sink);
                 let all = tracks.section_statuses(until, connected_at, silence, muted_until);

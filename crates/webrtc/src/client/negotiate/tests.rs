@@ -9,13 +9,15 @@ use measure::{Recorder, Time};
 
 use super::*;
 use crate::certificate::Certificate;
+use crate::client::Client;
+use crate::client::link::LinkId;
 use crate::config::ClientConfig;
 use crate::peer::{Peer, PeerConfig, PeerState, Received};
 use crate::signalling::{PeerNumber, Signalling, SignallingContext};
 use kit::media::source::MediaSource;
 use session::{
-    Arrival, CloseReason, Datagram, Flows, Input, MediaEvent, Outbox, Output, Session as _,
-    Sink as _, Sinks,
+    Arrival, ChannelId, CloseReason, Datagram, Flows, Input, MediaEvent, Outbox, Output,
+    Session as _, Sink as _, Sinks,
 };
 
 /// Signalling that keeps the client's descriptions.
@@ -56,8 +58,8 @@ struct TestPair {
     flows: Flows,
     /// Datagrams that the client sent.
     sent: Vec<Vec<u8>>,
-    /// Index of the link that is connected to the server.
-    at: usize,
+    /// Link that is connected to the server.
+    link: LinkId,
 }
 
 fn ends() -> [SocketAddr; 2] {
@@ -93,13 +95,13 @@ impl TestPair {
             sinks: Sinks::default(),
             flows: Flows::default(),
             sent: Vec::new(),
-            at: 0,
+            link: LinkId(ChannelId(1)),
         };
         let offer = pair.offer();
         pair.does(|client, cx| {
             client.open_link(cx, PeerNumber(0), Direction::Receive, Some(offer));
-            client.link_opened(cx, 0, ours);
         });
+        pair.update(|link, cx| link.opened(cx, ours));
         pair
     }
 
@@ -153,6 +155,11 @@ impl TestPair {
         }
     }
 
+    fn update(&mut self, update: impl FnOnce(&mut PeerLink, &mut Context<'_>) -> LinkResult) {
+        let link = self.link;
+        self.does(|client, cx| client.update_link(cx, link, update));
+    }
+
     /// Delivers a media packet to the client. It is not encrypted.
     fn takes(&mut self, at: Time, bytes: &[u8]) -> Option<MediaEvent> {
         let sink = self.client.links[0].sink.expect("it receives");
@@ -192,19 +199,15 @@ impl TestPair {
             self.server.handle_timeout(self.now);
             let mut bytes = Vec::new();
             while self.server.poll_transmit(&mut bytes).is_some() {
-                let (at, link) = (self.now, self.at);
-                self.does(|client, cx| {
-                    let datagram = Datagram {
-                        from: theirs,
-                        at,
-                        bytes: &bytes,
-                    };
-                    client.datagrams(cx, link, &[datagram]);
-                });
+                let datagram = Datagram {
+                    from: theirs,
+                    at: self.now,
+                    bytes: &bytes,
+                };
+                self.update(|link, cx| link.handle_datagrams(cx, &[datagram]));
                 bytes.clear();
             }
-            let link = self.at;
-            self.does(|client, cx| client.handle_link_due(cx, link));
+            self.update(PeerLink::handle_due);
         }
         compounds
     }
@@ -218,12 +221,12 @@ fn ice_restart_by_the_server_keeps_the_connection() {
     assert_eq!(pair.server.state(), PeerState::Connected);
     // A renegotiation that leaves the transport unchanged.
     let offer = pair.offer();
-    pair.does(|client, cx| client.answer(cx, 0, &offer));
+    pair.update(|link, cx| link.answer(cx, &offer));
     assert_eq!(pair.take_answer(), first);
     assert_eq!(pair.recorder.counter(m::ICE_RESTARTS), 0);
     pair.server.restart_ice(pair.now);
     let offer = pair.offer();
-    pair.does(|client, cx| client.answer(cx, 0, &offer));
+    pair.update(|link, cx| link.answer(cx, &offer));
     assert_ne!(pair.take_answer(), first);
     assert_eq!(pair.recorder.counter(m::ICE_RESTARTS), 1);
     // Consent continues with the new credentials, long after that of the old ones would have
@@ -238,7 +241,7 @@ fn ice_restart_by_the_server_keeps_the_connection() {
         kit::media::rtcp::write_receiver_report(&mut report, 1, &[]);
         assert!(peer.send_rtcp(&report));
     });
-    pair.does(|client, cx| client.flush_peer(cx, 0));
+    pair.update(PeerLink::flush);
     assert_eq!(pair.run(Duration::from_millis(20)), 1);
 }
 
@@ -249,12 +252,12 @@ fn unanswered_ice_restart_fails_the_client() {
     pair.run(Duration::from_secs(3));
     pair.server.restart_ice(pair.now);
     let offer = pair.offer();
-    pair.does(|client, cx| client.answer(cx, 0, &offer));
+    pair.update(|link, cx| link.answer(cx, &offer));
     // The server's side is gone and sends nothing more.
     let end = pair.now + Duration::from_secs(60);
     while pair.now < end && pair.client.outcome.is_none() {
         pair.now += Duration::from_millis(50);
-        pair.does(|client, cx| client.handle_link_due(cx, 0));
+        pair.update(PeerLink::handle_due);
     }
     let Some(session::Outcome::Failed(failure)) = &pair.client.outcome else {
         panic!("{:?}", pair.client.outcome);
@@ -278,7 +281,7 @@ fn key_frames_are_requested_only_if_negotiated() {
             pair.takes(pair.now, &packet);
         }
         pair.client.links[0].nack_at = Some(pair.now);
-        pair.does(|client, cx| client.send_nacks(cx, 0));
+        pair.does(|client, cx| client.links[0].send_nacks(cx));
         assert_eq!(pair.recorder.counter(m::PLIS_SENT), requested, "{keys}");
     }
 }
@@ -367,7 +370,7 @@ fn remb_is_sent_if_any_of_many_streams_is_received() {
         for seconds in [1, 21] {
             pair.now = now + Duration::from_secs(seconds);
             let before = pair.recorder.counter(m::REMBS_SENT);
-            pair.does(|client, cx| client.send_receiver_reports(cx, 0));
+            pair.does(|client, cx| client.links[0].send_receiver_reports(cx));
             let sent = pair.recorder.counter(m::REMBS_SENT) - before;
             let is_active = seconds == 1 || active > 0;
             assert_eq!(sent, u64::from(is_active), "{active}");
@@ -388,7 +391,7 @@ fn changed_fingerprint_of_the_server_fails_the_client() {
     let line = line.expect("it has one");
     let other = Certificate::generate(3).fingerprint().to_string();
     let offer = offer.replace(line, &format!("a=fingerprint:{other}"));
-    pair.does(|client, cx| client.answer(cx, 0, &offer));
+    pair.update(|link, cx| link.answer(cx, &offer));
     let Some(session::Outcome::Failed(failure)) = &pair.client.outcome else {
         panic!("{:?}", pair.client.outcome);
     };
@@ -429,7 +432,7 @@ fn feedback_checks_are_rarer_without_numbers() {
     let payload_type = pair.payload_type();
     let next = |pair: &mut TestPair| {
         pair.client.links[0].feedback_at = Some(pair.now);
-        pair.does(|client, cx| client.send_transport_feedback(cx, 0));
+        pair.does(|client, cx| client.links[0].send_transport_feedback(cx));
         let at = pair.client.links[0].feedback_at.expect("it goes on");
         at.since(pair.now)
     };
@@ -464,12 +467,11 @@ fn only_sections_that_accept_numbers_are_numbered() {
     let source = config.source().map(crate::config::with_limited_mtu);
     let source = source.map(|config| MediaSource::adaptive(&config, None));
     let source = source.expect("it has one").expect("it can be made");
-    pair.client.setup.config = config.into();
-    pair.client.setup.source = Some(Arc::new(source));
-    pair.does(|client, cx| {
-        client.open_link(cx, PeerNumber(1), Direction::Send, None);
-        client.link_opened(cx, 1, ours);
-    });
+    pair.client.setup_mut().config = config.into();
+    pair.client.setup_mut().source = Some(Arc::new(source));
+    pair.does(|client, cx| client.open_link(cx, PeerNumber(1), Direction::Send, None));
+    pair.link = LinkId(ChannelId(2));
+    pair.update(|link, cx| link.opened(cx, ours));
     let offer = {
         let all = pair.described.lock().expect("nobody panics with it");
         SessionDescription::parse(all.last().expect("it offers")).expect("it is right")
@@ -490,9 +492,8 @@ fn only_sections_that_accept_numbers_are_numbered() {
         section.extensions.clear();
     }
     let text = answer.to_string();
-    pair.does(|client, cx| client.handle_answer(cx, 1, &text));
+    pair.update(|link, cx| link.handle_answer(cx, &text));
     pair.server = server;
-    pair.at = 1;
     pair.run(Duration::from_secs(3));
     let numbered = pair.client.links[1]
         .outgoing_media

@@ -14,7 +14,7 @@ impl OutgoingMedia {
             return;
         };
         for stream in &self.streams {
-            flows.access_as(stream.flow, |encrypted: &mut EncryptedFlow| {
+            stream.access(flows, |encrypted| {
                 let follows = matches!(encrypted.media, StreamMedia::Live(_));
                 if let Some(numbered) = &mut encrypted.numbering {
                     numbered.collect_into(follows, congestion);
@@ -37,7 +37,7 @@ impl OutgoingMedia {
         }
         self.requested_bitrate = target;
         for stream in &self.streams {
-            flows.access_as(stream.flow, |encrypted: &mut EncryptedFlow| {
+            stream.access(flows, |encrypted| {
                 if let StreamMedia::Live(flow) = &mut encrypted.media {
                     self.target = flow.set_bitrate(target);
                 }

@@ -53,10 +53,7 @@ impl RtpFeed {
     }
 
     pub(super) fn has(&self, flow: FlowId) -> bool {
-        self.outgoing_media
-            .streams
-            .iter()
-            .any(|own| own.flow == flow)
+        self.outgoing_media.has(flow)
     }
 
     fn sockets_of(&mut self, channel: ChannelId) -> Option<&mut FeedSockets> {

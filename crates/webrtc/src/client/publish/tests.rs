@@ -1,16 +1,20 @@
 //! Encryption of sent packets, retransmissions, and feedback.
 
+use bytes::BytesMut;
+use mediagen::ladder::Encoder;
+
 use super::*;
 use crate::certificate::Certificate;
+use crate::client::Client;
 use crate::config::ClientConfig;
 use crate::extension;
-use crate::feedback::{parse_rtx, write_fir, write_nack, write_pli};
+use crate::feedback::{RtxStream, parse_rtx, write_fir, write_nack, write_pli};
 use crate::metrics::WEBRTC;
-use crate::sdp::{Codec, Direction as Way};
+use crate::sdp::{Codec, Direction as Way, MediaKind};
 use crate::srtp::{SrtpKeys, SrtpProfile};
 use kit::media::rtp::flow::{Clip, Pacing};
 use kit::media::rtp::{EncoderFlow, EncoderFlowSettings, Faults, FlowSettings, RtpFlow};
-use kit::media::source::{AudioCodec, SourceConfig};
+use kit::media::source::{AudioCodec, MediaSource, SourceConfig};
 use session::{Flow as _, Handover, PacketHeader};
 
 const GROUPS: &[&measure::Group] = &[
@@ -62,15 +66,7 @@ fn sending(media: StreamMedia, rtx: Option<u8>, nack: bool) -> (Flows, OutgoingM
         layer_extensions: None,
     });
     let mut sent = OutgoingMedia::default();
-    sent.streams.push(OutgoingStream {
-        flow,
-        ssrc: 7,
-        recorded_retransmissions: SendHistoryCounts::default(),
-        recorded_counts: MediaCounts::default(),
-        reported_lost: 0,
-        reported_highest: None,
-        last_fir_number: None,
-    });
+    sent.streams.push(OutgoingStream::new(flow, 7));
     (flows, sent, BEGAN)
 }
 

@@ -7,6 +7,7 @@ use measure::Recorder;
 
 use super::*;
 use crate::certificate::Certificate;
+use crate::client::link::LinkId;
 use crate::config::ClientConfig;
 use crate::metrics as m;
 use crate::signalling::{Direction, PeerNumber, Signalling, SignallingContext};
@@ -190,15 +191,22 @@ fn relayed_address_is_not_released_at_a_lost_turn_server() {
         let mut test = TestClient::new(false);
         let turn =
             r#"{"turn":{"url":"turn:127.0.0.1:3478?transport=tcp","user":"a","password":"b"}}"#;
-        test.client.setup.config = Arc::new(serde_json::from_str(turn).expect("they are keys"));
+        test.client.setup_mut().config =
+            Arc::new(serde_json::from_str(turn).expect("they are keys"));
         test.at(0, |client, cx| {
             client.open_link(cx, PeerNumber(1), Direction::Receive, None);
-            client.relay_opened(cx, 1);
+            let link = client.links[1].id();
+            let local = ([127, 0, 0, 1], 4000).into();
+            client.update_link(cx, link, |link, cx| link.opened(cx, local));
         });
         let channel = test.client.links[1].channel;
+        let link = LinkId(channel);
         test.at(100, |client, cx| match ends {
-            0 => client.relay_closed(cx, 1, CloseReason::End),
-            1 => client.relayed_bytes(cx, 1, &[0x80; 8], ArrivalTimes::new(&[], cx.now)),
+            0 => client.update_link(cx, link, |link, _| link.relay_closed(CloseReason::End)),
+            1 => client.update_link(cx, link, |link, cx| {
+                let times = ArrivalTimes::new(&[], cx.now);
+                link.handle_relayed_bytes(cx, &[0x80; 8], times)
+            }),
             // The TURN server is still reachable, so its answer is awaited.
             _ => client.begin_leaving(cx, Outcome::Stopped),
         });
@@ -239,9 +247,7 @@ fn unanswered_goodbyes_are_events() {
         let channel = test.client.signalling.channel.expect("it connects");
         test.at(0, |client, cx| match ends {
             0 => client.open_failed(cx, channel, ChannelError::Refused),
-            _ => client
-                .signalling
-                .call(cx, |signalling, scope| signalling.connected(scope)),
+            _ => client.signalling.call(cx, Signalling::connected),
         });
         match ends {
             0 => {}
@@ -272,7 +278,8 @@ fn unexpected_datagrams_are_counted() {
     let own = "127.0.0.1:4000".parse().expect("an address");
     let from = "127.0.0.1:5000".parse().expect("an address");
     test.at(1, |client, cx| {
-        client.link_opened(cx, 0, own);
+        let link = client.links[0].id();
+        client.update_link(cx, link, |link, cx| link.opened(cx, own));
         let malformed = [0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 9];
         // An indication keeps the path open. It is no connectivity check.
         let mut indication = vec![0, 0x11, 0, 0, 0x21, 0x12, 0xa4, 0x42];
@@ -285,12 +292,30 @@ fn unexpected_datagrams_are_counted() {
             &[0xff],
         ] {
             let at = cx.now;
-            client.datagrams(cx, 0, &[Datagram { from, at, bytes }]);
+            client.update_link(cx, link, |link, cx| {
+                link.handle_datagrams(cx, &[Datagram { from, at, bytes }])
+            });
         }
-        client.close_link(cx, 0);
+        client.close_link(cx, link);
     });
     assert_eq!(test.recorder.counter(m::FOREIGN), 3);
     assert_eq!(test.recorder.counter(m::STUN_REFUSED), 1);
+}
+
+#[test]
+fn ended_link_is_not_mistaken_for_a_later_one() {
+    let mut test = TestClient::new(false);
+    let ended = test.client.links[0].id();
+    test.at(1, |client, cx| {
+        let local = ([127, 0, 0, 1], 4000).into();
+        client.close_link(cx, ended);
+        client.open_link(cx, PeerNumber(1), Direction::Receive, None);
+        client.update_link(cx, ended, |link, cx| link.opened(cx, local));
+        client.close_link(cx, ended);
+    });
+    assert!(test.client.links.get_mut(ended).is_none());
+    let later = test.client.links.first().expect("it was opened");
+    assert!(later.id() != ended && later.peer.is_none());
 }
 
 #[test]
@@ -299,15 +324,15 @@ fn rows_of_ended_streams_are_bounded() {
     for number in 1..=3 {
         test.at(1, |client, cx| {
             client.open_link(cx, PeerNumber(number), Direction::Receive, None);
-            let at = client.links.len() - 1;
-            let sink = client.links[at].sink.expect("it receives");
+            let link = client.links.last().expect("it was opened");
+            let (link, sink) = (link.id(), link.sink.expect("it receives"));
             cx.sinks.get::<Tracks>(sink).set_formats(vec![video()]);
             for ssrc in 0..1000_u32 {
                 let mut bytes = vec![0x80, 96, 0, 1, 0, 0, 0, 1];
                 bytes.extend(ssrc.to_be_bytes());
                 receive(cx, sink, &bytes);
             }
-            client.close_link(cx, at);
+            client.close_link(cx, link);
         });
     }
     assert_eq!(test.client.ended_streams.rows.len(), 2048);

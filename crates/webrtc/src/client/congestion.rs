@@ -66,7 +66,8 @@ impl NumberedStream {
     pub(super) fn add_number(
         &mut self,
         header: &PacketHeader,
-        (payload, trailer): (usize, usize),
+        payload: usize,
+        trailer: usize,
         now: Time,
     ) -> PacketHeader {
         let Some((numbered, number)) = self.numbers.add_number(header) else {
@@ -114,7 +115,8 @@ impl CongestionControl {
     /// may, in packets of at most `packet` bytes of payload.
     pub(super) fn new(
         now: Time,
-        (bitrate, packet): (u64, usize),
+        bitrate: u64,
+        packet: usize,
         extension: Option<u8>,
     ) -> CongestionControl {
         // Covers headers, audio and reports as well. Headers count twice because one packet of each
@@ -231,7 +233,7 @@ mod tests {
 
     #[test]
     fn feedback_is_matched_to_sent_packets() {
-        let mut congestion = CongestionControl::new(at(0), (1_000_000, 1100), Some(3));
+        let mut congestion = CongestionControl::new(at(0), 1_000_000, 1100, Some(3));
         let (initial, _) = congestion.estimate();
         let header = PacketHeader::EMPTY.append(&[0x80, 96]).append(&[0; 10]);
         let numbers = congestion.numbers().expect("it has some");
@@ -242,7 +244,7 @@ mod tests {
         let mut first = Vec::new();
         for turn in 0..300 {
             for (index, stream) in streams.iter_mut().enumerate() {
-                let numbered = stream.add_number(&header, (900 - 800 * index, 16), at(turn * 4));
+                let numbered = stream.add_number(&header, 900 - 800 * index, 16, at(turn * 4));
                 first.push(u16::from_be_bytes([numbered[17], numbered[18]]));
             }
         }
@@ -276,7 +278,7 @@ mod tests {
     #[test]
     fn reports_count_without_transport_feedback() {
         for numbers in [None, Some(3)] {
-            let mut congestion = CongestionControl::new(at(0), (1_000_000, 1100), numbers);
+            let mut congestion = CongestionControl::new(at(0), 1_000_000, 1100, numbers);
             let (initial, _) = congestion.estimate();
             let header = PacketHeader::EMPTY.append(&[0x80, 96]).append(&[0; 10]);
             let report = |congestion: &mut CongestionControl, from: u64| {
@@ -288,7 +290,7 @@ mod tests {
             if let Some(numbers) = congestion.numbers() {
                 let mut stream = NumberedStream::new(numbers);
                 for second in 1..10 {
-                    stream.add_number(&header, (900, 16), at(second * 1000));
+                    stream.add_number(&header, 900, 16, at(second * 1000));
                     stream.collect_into(true, &mut congestion);
                     let message = TransportCc {
                         base_sequence: second as u16,
@@ -309,12 +311,12 @@ mod tests {
 
     #[test]
     fn packet_reported_missing_twice_is_lost_once() {
-        let mut congestion = CongestionControl::new(at(0), (1_000_000, 1100), Some(3));
+        let mut congestion = CongestionControl::new(at(0), 1_000_000, 1100, Some(3));
         let (initial, _) = congestion.estimate();
         let header = PacketHeader::EMPTY.append(&[0x80, 96]).append(&[0; 10]);
         let mut stream = NumberedStream::new(congestion.numbers().expect("it has some"));
         for packet in 0..100 {
-            stream.add_number(&header, (900, 16), at(packet * 4));
+            stream.add_number(&header, 900, 16, at(packet * 4));
         }
         stream.collect_into(true, &mut congestion);
         let message = |base: u16, count: u16| TransportCc {
@@ -333,11 +335,11 @@ mod tests {
 
     #[test]
     fn delay_estimate_expires_without_feedback() {
-        let mut congestion = CongestionControl::new(at(0), (1_000_000, 1100), Some(3));
+        let mut congestion = CongestionControl::new(at(0), 1_000_000, 1100, Some(3));
         let header = PacketHeader::EMPTY.append(&[0x80, 96]).append(&[0; 10]);
         let mut stream = NumberedStream::new(congestion.numbers().expect("it has some"));
         for packet in 0..300 {
-            stream.add_number(&header, (900, 16), at(packet * 8));
+            stream.add_number(&header, 900, 16, at(packet * 8));
         }
         stream.collect_into(true, &mut congestion);
         // Each packet takes longer than the one before: the path is full.
@@ -356,17 +358,17 @@ mod tests {
 
     #[test]
     fn estimate_covers_headers_of_small_packets() {
-        let (all, _) = CongestionControl::new(at(0), (4_000_000, 256), None).estimate();
+        let (all, _) = CongestionControl::new(at(0), 4_000_000, 256, None).estimate();
         assert!(all > 4_000_000 * (256 + 68) / 256, "{all}");
     }
 
     #[test]
     fn uncollected_packets_are_bounded() {
-        let mut congestion = CongestionControl::new(at(0), (1_000_000, 1100), Some(3));
+        let mut congestion = CongestionControl::new(at(0), 1_000_000, 1100, Some(3));
         let header = PacketHeader::EMPTY.append(&[0x80, 96]).append(&[0; 10]);
         let mut stream = NumberedStream::new(congestion.numbers().expect("it has some"));
         for _ in 0..100_000 {
-            stream.add_number(&header, (100, 16), at(0));
+            stream.add_number(&header, 100, 16, at(0));
         }
         assert_eq!(stream.uncollected.len(), UNCOLLECTED_MAX);
         stream.collect_into(true, &mut congestion);

@@ -27,9 +27,9 @@ impl PeerLink {
             && let (Some(peer), Some(sink)) = (&mut self.peer, self.sink)
         {
             let (mut reports, mut rembs) = (0, 0);
-            let names = (self.setup.ssrc, &*self.setup.cname);
+            let (ssrc, cname) = (self.setup.ssrc, &self.setup.cname);
             let tracks = cx.sinks.get::<Tracks>(sink);
-            from = tracks.write_reports(cx.now, names, first, |compound| {
+            from = tracks.write_reports(cx.now, ssrc, cname, first, |compound| {
                 let length = compound.len();
                 compound.extend_from_slice(&remb);
                 let is_sent = peer.send_rtcp(compound);
@@ -72,8 +72,8 @@ impl PeerLink {
         while let (Some(peer), Some(sink)) = (&mut self.peer, self.sink) {
             let tracks = cx.sinks.get::<Tracks>(sink);
             let mut any = false;
-            let sender = (self.setup.ssrc, peer.round_trip());
-            let key_frames = tracks.write_requests(now, sender, |compound| {
+            let (ssrc, round_trip) = (self.setup.ssrc, peer.round_trip());
+            let key_frames = tracks.write_requests(now, ssrc, round_trip, |compound| {
                 any |= peer.send_rtcp(compound);
             });
             let more = tracks.has_more_requests();

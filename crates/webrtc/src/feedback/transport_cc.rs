@@ -131,7 +131,7 @@ impl TransportCc {
         let begin = out.len();
         let words = body.len() / 4;
         assert!(words + 2 <= usize::from(u16::MAX), "too long for RTCP");
-        write_header(out, RTPFB, TRANSPORT_CC, (self.sender, self.media), words);
+        write_header(out, RTPFB, TRANSPORT_CC, self.sender, self.media, words);
         if padding > 0 {
             out[begin] |= 0x20;
             *body.last_mut().expect("it has a head") = padding as u8;

@@ -11,7 +11,8 @@ pub(super) fn write_header(
     out: &mut Vec<u8>,
     packet_type: u8,
     format: u8,
-    (sender, media): (u32, u32),
+    sender: u32,
+    media: u32,
     words: usize,
 ) {
     out.extend_from_slice(&[0x80 | format, packet_type]);
@@ -37,7 +38,7 @@ pub fn write_nack(out: &mut Vec<u8>, sender: u32, media: u32, missing: &[u16]) {
     if entries.is_empty() {
         return;
     }
-    write_header(out, RTPFB, NACK, (sender, media), entries.len());
+    write_header(out, RTPFB, NACK, sender, media, entries.len());
     for (first, after) in entries {
         out.extend_from_slice(&first.to_be_bytes());
         out.extend_from_slice(&after.to_be_bytes());
@@ -46,13 +47,13 @@ pub fn write_nack(out: &mut Vec<u8>, sender: u32, media: u32, missing: &[u16]) {
 
 /// Writes a picture loss indication for a source.
 pub fn write_pli(out: &mut Vec<u8>, sender: u32, media: u32) {
-    write_header(out, PSFB, PLI, (sender, media), 0);
+    write_header(out, PSFB, PLI, sender, media, 0);
 }
 
 /// Writes a full intra request for a source. `number` grows with each new request and stays the
 /// same for a repeated one.
 pub fn write_fir(out: &mut Vec<u8>, sender: u32, media: u32, number: u8) {
-    write_header(out, PSFB, FIR, (sender, 0), 2);
+    write_header(out, PSFB, FIR, sender, 0, 2);
     out.extend_from_slice(&media.to_be_bytes());
     out.extend_from_slice(&[number, 0, 0, 0]);
 }
@@ -63,7 +64,7 @@ pub fn write_remb(out: &mut Vec<u8>, sender: u32, bitrate: u64, sources: &[u32])
     let sources = &sources[..sources.len().min(255)];
     let exponent = (64 - bitrate.leading_zeros()).saturating_sub(18);
     let mantissa = (bitrate >> exponent) as u32;
-    write_header(out, PSFB, AFB, (sender, 0), 2 + sources.len());
+    write_header(out, PSFB, AFB, sender, 0, 2 + sources.len());
     out.extend_from_slice(REMB);
     let head = (sources.len() as u32) << 24 | exponent << 18 | mantissa;
     out.extend_from_slice(&head.to_be_bytes());

@@ -251,8 +251,8 @@ impl StreamReceiver {
         }
         if self.nack_at.is_some_and(|due| due <= now) {
             self.nack_at = Some(now + NACK_INTERVAL);
-            let sender = (self.own_ssrc, peer.round_trip());
-            let key_frames = self.tracks.write_requests(now, sender, |compound| {
+            let (own, tracks, round_trip) = (self.own_ssrc, &mut self.tracks, peer.round_trip());
+            let key_frames = tracks.write_requests(now, own, round_trip, |compound| {
                 peer.send_rtcp(compound);
             });
             self.counts.pictures_asked += key_frames;
@@ -262,11 +262,10 @@ impl StreamReceiver {
     /// Sends receiver reports on all sources. A publisher has few, so all reports fit into the send
     /// queue.
     fn report(&mut self, now: Time, peer: &mut Peer) {
-        let cname = self.shared.cname();
-        let own = (self.own_ssrc, &cname[..]);
+        let (own, cname, tracks) = (self.own_ssrc, self.shared.cname(), &mut self.tracks);
         let mut from = Some(0);
         while let Some(first) = from {
-            from = self.tracks.write_reports(now, own, first, |compound| {
+            from = tracks.write_reports(now, own, &cname, first, |compound| {
                 peer.send_rtcp(compound);
             });
         }

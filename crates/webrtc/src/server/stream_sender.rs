@@ -286,7 +286,7 @@ impl StreamSender {
                     track,
                     ntp_time,
                     rtp_time,
-                } => self.report_relayed(cx, peer, track, (ntp_time, rtp_time)),
+                } => self.report_relayed(cx, peer, track, ntp_time, rtp_time),
             }
         }
         if message == PeerMessage::StreamEnded {
@@ -348,7 +348,8 @@ impl StreamSender {
         cx: &mut Context<'_>,
         peer: &mut Peer,
         track: usize,
-        (ntp_time, rtp_time): (u64, u32),
+        ntp_time: u64,
+        rtp_time: u32,
     ) {
         let mut streams = self.streams.iter();
         let Some(stream) = streams.find(|own| own.planned.track == track) else {

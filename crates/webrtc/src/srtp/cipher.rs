@@ -194,7 +194,8 @@ fn nonce(salt: &[u8; NONCE_LENGTH], ssrc: u32, index: u64) -> Nonce {
 pub(super) fn seal_gcm(
     key: &LessSafeKey,
     salt: &[u8; NONCE_LENGTH],
-    (ssrc, index): (u32, u64),
+    ssrc: u32,
+    index: u64,
     associated_data: &[u8],
     payload: &mut [u8],
 ) -> Tag {
@@ -214,7 +215,8 @@ pub(super) fn seal_gcm(
 pub(super) fn open_gcm(
     key: &LessSafeKey,
     salt: &[u8; NONCE_LENGTH],
-    (ssrc, index): (u32, u64),
+    ssrc: u32,
+    index: u64,
     associated_data: &[u8],
     sealed: &[u8],
     out: &mut [u8],
@@ -235,7 +237,8 @@ pub(super) fn open_gcm(
 pub(super) fn apply_counter_mode(
     key: &EncryptingKey,
     salt: &[u8; 14],
-    (ssrc, index): (u32, u64),
+    ssrc: u32,
+    index: u64,
     bytes: &mut [u8],
 ) {
     apply_keystream(key, counter_block(salt, ssrc, index), bytes);

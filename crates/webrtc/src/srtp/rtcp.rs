@@ -49,7 +49,7 @@ impl RtcpSealer {
     /// # Errors
     /// [`SrtpError`]; nothing is appended.
     pub fn seal(&mut self, compound: &[u8], out: &mut Vec<u8>) -> Result<(), SrtpError> {
-        let ssrc_and_index = (rtcp_sender_ssrc(compound)?, u64::from(self.next));
+        let (ssrc, index) = (rtcp_sender_ssrc(compound)?, u64::from(self.next));
         if self.next >= ENCRYPTED_FLAG {
             return Err(SrtpError::KeyUsedUp);
         }
@@ -63,7 +63,8 @@ impl RtcpSealer {
                 let tag = seal_gcm(
                     key,
                     salt,
-                    ssrc_and_index,
+                    ssrc,
+                    index,
                     &associated_data(header, word),
                     payload,
                 );
@@ -75,7 +76,7 @@ impl RtcpSealer {
                 authentication,
                 salt,
             } => {
-                apply_counter_mode(encryption, salt, ssrc_and_index, payload);
+                apply_counter_mode(encryption, salt, ssrc, index, payload);
                 out.extend_from_slice(&word);
                 let tag = authenticate(authentication, &[&out[begin..]]);
                 out.extend_from_slice(&tag);
@@ -171,13 +172,13 @@ impl RtcpOpener {
                     out.resize(word_at - Tag::LENGTH_MAX, 0);
                     let associated = associated_data(header, word);
                     let secret = &mut out[RTCP_HEADER_LENGTH..];
-                    open_gcm(key, salt, (ssrc, index), &associated, sealed, secret)?;
+                    open_gcm(key, salt, ssrc, index, &associated, sealed, secret)?;
                 } else {
                     // The whole compound is authenticated, but not encrypted (RFC 7714, 9.3).
                     let (rest, tag) = sealed.split_at(sealed.len() - Tag::LENGTH_MAX);
                     out.extend_from_slice(rest);
                     out.extend_from_slice(&word);
-                    open_gcm(key, salt, (ssrc, index), out, tag, &mut [])?;
+                    open_gcm(key, salt, ssrc, index, out, tag, &mut [])?;
                     out.truncate(word_at - Tag::LENGTH_MAX);
                 }
             }
@@ -195,7 +196,8 @@ impl RtcpOpener {
                     apply_counter_mode(
                         encryption,
                         salt,
-                        (ssrc, index),
+                        ssrc,
+                        index,
                         &mut out[RTCP_HEADER_LENGTH..],
                     );
                 }

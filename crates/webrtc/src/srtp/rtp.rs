@@ -134,7 +134,6 @@ impl RtpOpener {
         out: &mut Vec<u8>,
     ) -> Result<(), SrtpError> {
         let (header, sealed) = packet.split_at(parts.header_length);
-        let ssrc_and_index = (parts.ssrc, index);
         out.clear();
         match &self.cipher {
             Cipher::Gcm { key, salt, .. } => {
@@ -143,7 +142,8 @@ impl RtpOpener {
                 open_gcm(
                     key,
                     salt,
-                    ssrc_and_index,
+                    parts.ssrc,
+                    index,
                     header,
                     sealed,
                     &mut out[parts.header_length..],
@@ -165,7 +165,8 @@ impl RtpOpener {
                 apply_counter_mode(
                     encryption,
                     salt,
-                    ssrc_and_index,
+                    parts.ssrc,
+                    index,
                     &mut out[parts.header_length..],
                 );
                 Ok(())
@@ -241,15 +242,16 @@ impl RtpSealer {
         payload: &mut [u8],
     ) -> Result<Tag, SrtpError> {
         let index = self.next_index(parts)?;
-        let ssrc_and_index = (parts.ssrc, index);
         Ok(match &self.cipher {
-            Cipher::Gcm { key, salt, .. } => seal_gcm(key, salt, ssrc_and_index, header, payload),
+            Cipher::Gcm { key, salt, .. } => {
+                seal_gcm(key, salt, parts.ssrc, index, header, payload)
+            }
             Cipher::Counter {
                 encryption,
                 authentication,
                 salt,
             } => {
-                apply_counter_mode(encryption, salt, ssrc_and_index, payload);
+                apply_counter_mode(encryption, salt, parts.ssrc, index, payload);
                 authenticate(authentication, &[header, payload, &rollover_counter(index)])
             }
         })

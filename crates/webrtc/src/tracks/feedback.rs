@@ -35,7 +35,8 @@ impl Tracks {
     pub(crate) fn write_reports(
         &mut self,
         now: Time,
-        (own, name): (u32, &str),
+        own: u32,
+        cname: &str,
         from: usize,
         mut send: impl FnMut(&mut Vec<u8>),
     ) -> Option<usize> {
@@ -50,7 +51,7 @@ impl Tracks {
             compound.clear();
             let block = receiver.report_block(now);
             rtcp::write_receiver_report(&mut compound, own, &[block]);
-            rtcp::write_cname(&mut compound, own, name);
+            rtcp::write_cname(&mut compound, own, cname);
             send(&mut compound);
         }
         Some(from + STREAMS_PER_CALL).filter(|next| *next < self.tracks.len())
@@ -85,7 +86,8 @@ impl Tracks {
     pub(crate) fn write_requests(
         &mut self,
         now: Time,
-        (own, round_trip): (u32, Option<Duration>),
+        own: u32,
+        round_trip: Option<Duration>,
         mut send: impl FnMut(&[u8]),
     ) -> u64 {
         let (mut key_frames, mut streams) = (0, 0);

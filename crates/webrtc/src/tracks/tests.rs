@@ -173,7 +173,7 @@ fn each_stream_has_its_own_report() {
         take(&mut tracks, &mut recorder, &bytes, 1);
     }
     let mut about = Vec::new();
-    let next = tracks.write_reports(Time::from_nanos(9), (1, "me"), 0, |compound| {
+    let next = tracks.write_reports(Time::from_nanos(9), 1, "me", 0, |compound| {
         for packet in rtcp::packets(compound) {
             if let Ok(Packet::ReceiverReport { ssrc, blocks }) = packet {
                 about.push((ssrc, blocks.len(), blocks[0].ssrc));
@@ -190,7 +190,7 @@ fn each_stream_has_its_own_report() {
     while let Some(at) = from {
         let mut count = 0;
         let count_report = |_: &mut Vec<u8>| count += 1;
-        from = tracks.write_reports(Time::from_nanos(9), (1, "me"), at, count_report);
+        from = tracks.write_reports(Time::from_nanos(9), 1, "me", at, count_report);
         pieces.push(count);
     }
     // One of the first streams contains retransmissions.
@@ -207,7 +207,7 @@ fn missing_packets_are_requested_if_negotiated() {
     }
     let now = Time::from_nanos(2_000_000);
     let mut requested = Vec::new();
-    let key_frames = tracks.write_requests(now, (1, None), |compound| {
+    let key_frames = tracks.write_requests(now, 1, None, |compound| {
         requested.extend(feedback::messages(compound).filter_map(Result::ok));
     });
     assert_eq!(key_frames, 0);
@@ -223,7 +223,7 @@ fn missing_packets_are_requested_if_negotiated() {
     assert_eq!(recorder.counter(m::RECOVERED_PACKETS), 1);
     // Too many are missing for requests: a key frame is requested, for video only.
     take(&mut tracks, &mut recorder, &packet(0x80, 96, 2000, 50), 4);
-    let key_frames = tracks.write_requests(Time::from_nanos(5_000_000), (1, None), |_| ());
+    let key_frames = tracks.write_requests(Time::from_nanos(5_000_000), 1, None, |_| ());
     assert_eq!(key_frames, 1);
 }
 
@@ -248,7 +248,7 @@ fn key_frame_is_requested_by_the_negotiated_message() {
         }
         let mut requests = Vec::new();
         let now = Time::from_nanos(2_000_000);
-        let key_frames = tracks.write_requests(now, (1, None), |compound| {
+        let key_frames = tracks.write_requests(now, 1, None, |compound| {
             let kinds = feedback::messages(compound).flatten().map(|own| match own {
                 feedback::Message::PictureLoss { .. } => Some(KeyFrameRequest::Pli),
                 feedback::Message::FullIntra { .. } => Some(KeyFrameRequest::Fir),
@@ -273,8 +273,9 @@ fn requests_rotate_over_streams_and_wait_a_round_trip() {
         take(&mut tracks, &mut recorder, &bytes, 1);
     }
     let ask = |tracks: &mut Tracks, ms: u64| {
-        let (mut requested, sender) = (Vec::new(), (1, Some(Duration::from_millis(300))));
-        tracks.write_requests(Time::from_nanos(ms * 1_000_000), sender, |compound| {
+        let (mut requested, round_trip) = (Vec::new(), Some(Duration::from_millis(300)));
+        let now = Time::from_nanos(ms * 1_000_000);
+        tracks.write_requests(now, 1, round_trip, |compound| {
             for message in feedback::messages(compound).filter_map(Result::ok) {
                 if let feedback::Message::Nack { media, .. } = message {
                     requested.push(media);
@@ -307,7 +308,7 @@ fn ended_streams_are_not_reported() {
     rtcp::write_bye(&mut goodbye, &[60], None);
     let about = |tracks: &mut Tracks, ms: u64| {
         let (mut about, now) = (0, Time::from_nanos(ms * 1_000_000));
-        tracks.write_reports(now, (1, "me"), 0, |_| about += 1);
+        tracks.write_reports(now, 1, "me", 0, |_| about += 1);
         about
     };
     assert_eq!(about(&mut tracks, 7_000), 3);
@@ -488,7 +489,7 @@ fn rtx_packets_count_in_the_repaired_stream() {
                 );
             }
         }
-        tracks.write_requests(Time::from_nanos(2_000_000), (1, None), |_| ());
+        tracks.write_requests(Time::from_nanos(2_000_000), 1, None, |_| ());
         let original = packet(0x80, 96, 3, 50);
         let rtx = retransmission(60, 900, &original);
         take(&mut tracks, &mut recorder, &rtx, 3);
@@ -693,7 +694,7 @@ fn each_new_gap_is_reported_once() {
     // Both are requested at once.
     assert_eq!(event(&mut tracks, 5), None);
     let mut compounds = 0;
-    tracks.write_requests(Time::from_nanos(6_000_000), (1, None), |_| compounds += 1);
+    tracks.write_requests(Time::from_nanos(6_000_000), 1, None, |_| compounds += 1);
     assert!(tracks.has_requests() && compounds == 1);
     assert_eq!(event(&mut tracks, 6), None);
     assert_eq!(event(&mut tracks, 8), missing(8));

@@ -387,7 +387,7 @@ impl Allocation {
         self.answered_transactions.push_back(request.transaction);
         match error {
             None => self.handle_success(now, request.purpose, message),
-            Some((code, reason)) => self.handle_error(now, &request, (code, &reason), message),
+            Some((code, reason)) => self.handle_error(now, &request, code, &reason, message),
         }
         TurnReceived::Handled
     }
@@ -456,7 +456,8 @@ impl Allocation {
         &mut self,
         now: Time,
         request: &Request,
-        (code, reason): (u16, &str),
+        code: u16,
+        reason: &str,
         message: &Message<'_>,
     ) {
         if self.is_closing && request.purpose == Purpose::Allocate {

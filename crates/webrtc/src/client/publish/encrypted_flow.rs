@@ -101,9 +101,9 @@ impl EncryptedFlow {
 
     /// Adds the transport-wide sequence number to the header of the packet in `buffer`.
     fn with_number(&mut self, header: PacketHeader, now: Time) -> PacketHeader {
-        let lengths = (self.buffer.len(), TRAILER_MAX);
+        let payload = self.buffer.len();
         match &mut self.numbering {
-            Some(numbered) => numbered.add_number(&header, lengths, now),
+            Some(numbered) => numbered.add_number(&header, payload, TRAILER_MAX, now),
             None => header,
         }
     }

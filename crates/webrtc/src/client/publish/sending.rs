@@ -55,8 +55,9 @@ impl PeerLink {
             outgoing.target = bitrate;
             let mut accepted = outgoing.accepted_sections.iter();
             let extension = accepted.find_map(|section| section.transport_cc_id);
-            let what = (bitrate, self.setup.config.payload_max());
-            Box::new(CongestionControl::new(cx.now, what, extension))
+            let packet = self.setup.config.payload_max();
+            let congestion = CongestionControl::new(cx.now, bitrate, packet, extension);
+            Box::new(congestion)
         });
         for (index, clip) in source.clips.iter().enumerate() {
             let mut accepted = self.outgoing_media.accepted_sections.iter();

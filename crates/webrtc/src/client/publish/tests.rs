@@ -215,7 +215,7 @@ fn losses_in_a_first_report_do_not_lower_the_estimate() {
     let (mut flows, mut sent, now) = stream(None, false);
     let other = OutgoingStream::new(sent.streams[0].flow, 9);
     sent.streams.push(other);
-    let congestion = CongestionControl::new(now, (1_000_000, 1100), None);
+    let congestion = CongestionControl::new(now, 1_000_000, 1100, None);
     let (initial, _) = congestion.estimate();
     sent.congestion = Some(Box::new(congestion));
     let mut recorder = Recorder::new(measure::Catalogue(GROUPS));

@@ -92,7 +92,8 @@ impl Subscriber {
     /// arrive before the answer.
     pub(super) fn new(
         shared: Arc<Shared>,
-        (room, topic): (JanusId, String),
+        room: JanusId,
+        topic: String,
         negotiating: NegotiatingPeer,
     ) -> Subscriber {
         let (number, transport) = (negotiating.number, negotiating.peer.local_transport());

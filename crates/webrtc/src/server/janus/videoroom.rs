@@ -271,7 +271,7 @@ impl JanusConnection {
         let (feeds, topic) = feeds;
         let negotiating = shared.create_offerer(cx.now, self.local);
         let negotiating = negotiating.map_err(|refused| (code::PUBLISHERS_FULL, refused.text))?;
-        let mut subscriber = Subscriber::new(shared, (room, topic.clone()), negotiating);
+        let mut subscriber = Subscriber::new(shared, room, topic.clone(), negotiating);
         match subscriber.select_tracks(&feeds, &body["streams"]) {
             Ok(wanted) => subscriber.subscribe(wanted),
             Err(error) => {

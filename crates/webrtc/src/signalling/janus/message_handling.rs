@@ -20,7 +20,7 @@ impl Janus {
         code: u64,
         reason: &str,
     ) {
-        self.refused_as(scope, janus_failure(code), what, (code, reason));
+        self.refused_as(scope, janus_failure(code), what, code, reason);
     }
 
     pub(super) fn refused_as(
@@ -28,7 +28,8 @@ impl Janus {
         scope: &mut SignallingContext<'_>,
         failure: Failure,
         what: &str,
-        (code, reason): (u64, &str),
+        code: u64,
+        reason: &str,
     ) {
         scope.recorder.add(m::REFUSALS, 1);
         let detail = format!("error {code} for `{what}`: {reason} ({})", self.shown_url);
@@ -64,7 +65,7 @@ impl Janus {
         });
         match message.content {
             MessageContent::Success { id, data } => {
-                if let Some(request) = answered {
+                if let Some((request, _)) = answered {
                     self.handle_success(scope, request, id, &data);
                 }
             }
@@ -142,7 +143,7 @@ impl Janus {
     pub(super) fn handle_success(
         &mut self,
         scope: &mut SignallingContext<'_>,
-        (request, sent_at): (RequestKind, Time),
+        request: RequestKind,
         id: Option<u64>,
         data: &Value,
     ) {
@@ -184,7 +185,7 @@ impl Janus {
             }
             RequestKind::Plugin(handle, name) => match self.settings.place {
                 Resource::Mountpoint(_) => self.handle_immediate_answer(scope, name, data),
-                _ => self.plugin_done(scope, handle, (name, sent_at), data),
+                _ => self.plugin_done(scope, handle, name, data),
             },
             RequestKind::Destroy => self.finish(scope),
             RequestKind::KeepAlive | RequestKind::Trickle | RequestKind::Detach => {}

@@ -88,7 +88,7 @@ impl Janus {
         &mut self,
         scope: &mut SignallingContext<'_>,
         handle: usize,
-        (name, _at): (&'static str, Time),
+        name: &'static str,
         data: &Value,
     ) {
         match (name, plugin_error(data)) {

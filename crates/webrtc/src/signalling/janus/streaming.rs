@@ -84,8 +84,8 @@ impl Janus {
             known.push_str(&describe_mountpoints(&data["list"]));
             return self.fail(scope, Failure::NotFound, String::new());
         }
-        if let Some(error) = plugin_error(data) {
-            return self.streaming_refused(scope, name, error);
+        if let Some((code, reason)) = plugin_error(data) {
+            return self.refused_as(scope, streaming_failure(code), name, code, &reason);
         }
         if name != "create" || self.has_mountpoint {
             return;
@@ -112,15 +112,6 @@ impl Janus {
         scope.push(SignallingAction::FeedTo { ports });
     }
 
-    fn streaming_refused(
-        &mut self,
-        scope: &mut SignallingContext<'_>,
-        what: &str,
-        (code, reason): (u64, String),
-    ) {
-        self.refused_as(scope, streaming_failure(code), what, (code, &reason));
-    }
-
     /// Destroys the mount point that this client has created.
     pub(super) fn destroy_mountpoint(&mut self, scope: &mut SignallingContext<'_>) {
         if let Resource::Mountpoint(id) = &self.settings.place
@@ -138,17 +129,14 @@ impl Janus {
         answers: Option<(&'static str, Time)>,
         data: &Value,
     ) {
-        if let Some(error) = plugin_error(data) {
+        if let Some((code, reason)) = plugin_error(data) {
             let what = answers.map_or("?", |(name, _)| name);
-            if what == "watch" && error.0 == NO_SUCH_MOUNTPOINT {
+            if what == "watch" && code == NO_SUCH_MOUNTPOINT {
                 scope.recorder.add(m::REFUSALS, 1);
-                self.missing_mountpoint = Some(format!(
-                    "error {NO_SUCH_MOUNTPOINT} for `watch`: {}",
-                    error.1
-                ));
+                self.missing_mountpoint = Some(format!("error {code} for `watch`: {reason}"));
                 return self.send_plugin_request(scope, 0, "list", json!({}), None);
             }
-            return self.streaming_refused(scope, what, error);
+            return self.refused_as(scope, streaming_failure(code), what, code, &reason);
         }
         if data["result"]["status"].as_str() == Some("stopped") {
             let detail = format!("the mount point was stopped ({})", self.shown_url);

@@ -85,7 +85,7 @@ fn publisher_joining_during_an_offer_is_in_the_next_one() {
     let shared = server.0.clone();
     let negotiating = shared.create_offerer(NOW, ([127, 0, 0, 1], 8889).into());
     let negotiating = negotiating.expect("there is room");
-    let mut subscriber = Subscriber::new(shared, (JanusId::Number(7), String::new()), negotiating);
+    let mut subscriber = Subscriber::new(shared, JanusId::Number(7), String::new(), negotiating);
     let wants = |participant: u64| json!([{"feed": participant}]);
     let first = feed(1, 10);
     let both = json!([{"feed": 1}, {"feed": 2}]);
@@ -127,7 +127,8 @@ fn ended_subscriber_leaves_no_pending_state() {
     let negotiating = negotiating.expect("there is room");
     let mut subscriber = Subscriber::new(
         shared.clone(),
-        (JanusId::Number(7), String::new()),
+        JanusId::Number(7),
+        String::new(),
         negotiating,
     );
     assert_eq!(
@@ -149,7 +150,8 @@ fn ended_subscriber_leaves_no_pending_state() {
     let negotiating = negotiating.expect("there is room");
     let subscriber = Subscriber::new(
         shared.clone(),
-        (JanusId::Number(7), String::new()),
+        JanusId::Number(7),
+        String::new(),
         negotiating,
     );
     shared

@@ -27,6 +27,8 @@ pub(super) struct TurnRelay {
     ipv6: bool,
     /// `None` before the server is reached, and after its connection was lost.
     allocation: Option<Allocation>,
+    /// Number of messages that the lost allocation had dropped.
+    dropped_before: u64,
     frames: FrameSplitter,
     /// Address of the media server, once ICE has selected it.
     remote: Option<SocketAddr>,
@@ -70,6 +72,7 @@ impl TurnRelay {
             reliable,
             ipv6,
             allocation: None,
+            dropped_before: 0,
             frames: FrameSplitter::default(),
             remote: None,
             channel: None,
@@ -98,7 +101,7 @@ impl TurnRelay {
 
     /// Number of messages from the TURN server that were dropped.
     pub(super) fn dropped(&self) -> u64 {
-        self.allocation.as_ref().map_or(0, Allocation::dropped)
+        self.dropped_before + self.allocation.as_ref().map_or(0, Allocation::dropped)
     }
 
     /// Binds a channel to the address that ICE has selected.
@@ -175,6 +178,7 @@ impl TurnRelay {
 
     /// Drops the allocation, which cannot be released any more.
     pub(super) fn server_lost(&mut self) {
+        self.dropped_before = self.dropped();
         self.allocation = None;
     }
 
@@ -216,5 +220,27 @@ fn send_to_turn(
     write(&mut bytes);
     if !bytes.is_empty() {
         send(cx, Some(channel), bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dropped_messages_count_after_the_server_is_lost() {
+        let mut relay = TurnRelay::new(false, false);
+        let settings = TurnSettings {
+            user: "user".to_owned(),
+            password: "password".to_owned(),
+            reliable: false,
+            ipv6: false,
+            timeout: Duration::from_secs(5),
+        };
+        relay.allocation = Some(Allocation::new(Time::ZERO, settings, 1));
+        relay.discard_frame(Time::ZERO, b"not a message of a TURN server");
+        assert_eq!(relay.dropped(), 1);
+        relay.server_lost();
+        assert_eq!(relay.dropped(), 1);
     }
 }

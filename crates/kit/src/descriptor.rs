@@ -141,7 +141,7 @@ pub trait PopulationKeys: Debug + Send + Sync {
     /// The protocol that the keys belong to.
     fn protocol(&self) -> &'static Protocol;
 
-    /// What the engine needs to know about clients with these values.
+    /// Facts about clients with these values, for the engine.
     fn facts(&self) -> Facts<'_>;
 
     /// Validates the values. The error has the offending key and the reason.
@@ -282,7 +282,7 @@ impl<'a> Facts<'a> {
         .sending(published)
     }
 
-    /// The same for clients that send `sent`: they stay until the run ends, and their pictures may
+    /// These facts for clients that send `sent`: they stay until the run ends, and their pictures may
     /// bear time codes.
     pub fn sending(self, sent: Option<&'a SourceConfig>) -> Facts<'a> {
         Facts {

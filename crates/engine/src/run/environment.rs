@@ -1,4 +1,4 @@
-//! What a run has besides its clients: its emulated links, its own sources, the server, and golden
+//! Parts of a run besides its clients: its emulated links, its own sources, the server, and golden
 //! browsers.
 
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::run::crew::Crew;
 use crate::run::server_release::{self, PeakHoldings};
 use crate::run::sources::Sources;
 
-/// What a run has besides its clients.
+/// Parts of a run besides its clients.
 ///
 /// If a run cannot begin, its parts end in the order of the fields: browsers are connected to the
 /// server, which uses the links.

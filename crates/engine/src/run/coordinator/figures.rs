@@ -13,7 +13,7 @@ use crate::error::EngineError;
 use crate::run::coverage::Coverage;
 use crate::run::parts::judge;
 
-/// What was measured so far. A level begins with new figures.
+/// Figures measured so far. A level begins with new ones.
 pub(crate) struct Figures {
     pub(crate) warm_up_windows: u64,
     /// Number of windows so far.

@@ -62,8 +62,8 @@ impl Worker {
         self.deliver_pending();
     }
 
-    /// Receives one batch from a socket and passes it to `deliver`. Returns `true` if the socket may
-    /// hold more. Does nothing if the batch is in use.
+    /// Receives one batch from a socket and passes it to `deliver`. Returns `true` if the socket
+    /// may hold more. Does nothing if the batch is in use.
     #[inline]
     fn receive(
         &mut self,
@@ -100,7 +100,7 @@ impl Worker {
         more
     }
 
-    /// Calls `read`, which returns `false` if the socket is empty, until then. Other sockets must be
+    /// Calls `read` until it returns `false`, because the socket is empty. Other sockets must be
     /// served too, so datagrams that remain are read in the next iteration.
     #[inline]
     fn read_until_empty(&mut self, id: SocketId, mut read: impl FnMut(&mut Worker) -> bool) {

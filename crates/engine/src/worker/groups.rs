@@ -288,8 +288,14 @@ impl Groups {
         self.ends.get(end).map(|end| end.port)
     }
 
-    /// Removes a session from a group. The membership ends with its last member.
-    pub(super) fn leave(&mut self, index: usize, key: SessionKey, runtime: &mut Runtime) {
+    /// Removes a channel of a session from a group. The membership ends with its last member.
+    pub(super) fn leave(
+        &mut self,
+        index: usize,
+        key: SessionKey,
+        channel: ChannelId,
+        runtime: &mut Runtime,
+    ) {
         let Some(group) = self.groups.get(index) else {
             return;
         };
@@ -299,11 +305,9 @@ impl Groups {
         let Some(group) = self.groups.get_mut(index) else {
             return;
         };
-        // A session may be a member several times, with a channel for each: only one is removed.
-        let mut members = group.members.iter();
-        if let Some(position) = members.position(|member| member.session == key) {
-            group.members.remove(position);
-        }
+        // A session may be a member several times, with a channel for each.
+        let left = |member: &Member| (member.session, member.channel) == (key, channel);
+        group.members.retain(|member| !left(member));
         if group.members.is_empty() {
             let group = self.groups.remove(index);
             self.by_joined.remove(&group.joined);

@@ -512,7 +512,9 @@ impl Pairs {
         if totals.are_fast() {
             let end = &mut self.own[place];
             end.socket.end_batches(id, counting.runtime);
-            return BatchRead::IsFast;
+            if !end.socket.in_batches {
+                return BatchRead::IsFast;
+            }
         }
         BatchRead::Goes(totals.datagrams)
     }

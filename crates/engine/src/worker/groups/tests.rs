@@ -57,12 +57,14 @@ fn membership_is_shared_until_the_last_session_leaves() {
     let other = join(&mut groups, &runtime, 3, 31_402);
     assert_ne!(other, first);
     assert_eq!((groups.count(), groups.media().len()), (4, 2));
-    groups.leave(first, session(1), &mut runtime);
+    // A channel that has not joined ends nobody's membership.
+    groups.leave(first, session(1), ChannelId(CHANNEL.0 + 1), &mut runtime);
+    groups.leave(first, session(2), CHANNEL, &mut runtime);
     assert_eq!(groups.count(), 4);
-    groups.leave(first, session(2), &mut runtime);
+    groups.leave(first, session(1), CHANNEL, &mut runtime);
     assert_eq!((groups.count(), groups.media_of(first)), (2, None));
     assert_ne!(groups.next_read(), Time::NEVER);
-    groups.leave(other, session(3), &mut runtime);
+    groups.leave(other, session(3), CHANNEL, &mut runtime);
     assert_eq!(groups.next_read(), Time::NEVER);
 }
 

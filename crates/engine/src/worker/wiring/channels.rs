@@ -358,16 +358,16 @@ impl Worker {
             return;
         };
         slot.forget_channel(channel);
-        self.drop_channel(key, state);
+        self.drop_channel(key, channel, state);
     }
 
     /// Closes the sockets of a channel. A connection whose queue is not empty may linger to send
     /// it.
-    pub(crate) fn drop_channel(&mut self, key: SessionKey, channel: Channel) {
+    pub(crate) fn drop_channel(&mut self, key: SessionKey, id: ChannelId, channel: Channel) {
         let runtime = &mut self.runtime;
         match channel {
             Channel::Resolving => {}
-            Channel::Group(place) => self.groups.leave(place, key, runtime),
+            Channel::Group(place) => self.groups.leave(place, key, id, runtime),
             Channel::Datagrams {
                 place, accepted, ..
             } => {

@@ -314,8 +314,8 @@ impl Worker {
         for &(flow, sent_by) in &slot.flows {
             self.sending.release(&mut self.flows, flow, sent_by);
         }
-        for &(_, channel) in &slot.channels {
-            self.drop_channel(key, channel);
+        for &(id, channel) in &slot.channels {
+            self.drop_channel(key, id, channel);
         }
         self.topics.unsubscribe(key, &slot.topics);
         if let Some(client) = slot.client {

@@ -160,8 +160,8 @@ fn bind_servers(
     for (index, &address) in (0u32..).zip(listen_on) {
         let failed = EngineError::system(format!("cannot listen on {address}"));
         let endpoint = server.endpoint(index);
-        let wanted = (server.accepts_connections(), endpoint.is_some());
-        let ports = Ports::bind(address, wanted).map_err(failed)?;
+        let ports = Ports::bind(address, server.accepts_connections(), endpoint.is_some());
+        let ports = ports.map_err(failed)?;
         let endpoints = ports.datagrams.zip(endpoint);
         let endpoints = endpoints.map(|(socket, endpoint)| EndpointPlan {
             socket,
@@ -171,18 +171,15 @@ fn bind_servers(
         });
         let connections = ports.connections.map(|listener| (listener, serving()));
         listening.push(ports.bound);
+        let population = WorkerPopulation {
+            name: "serving".to_owned(),
+            catalogue: server.catalogue(),
+            clients: None,
+        };
         plans.push(WorkerPlan {
-            populations: vec![WorkerPopulation {
-                name: "serving".to_owned(),
-                catalogue: server.catalogue(),
-                clients: None,
-            }],
-            raised_priority: false,
-            realtime_pacer: false,
             serving: connections.into_iter().collect(),
             endpoints: endpoints.into_iter().collect(),
-            ports: PortRange::share(PORTS, index, count),
-            ring: None,
+            ..WorkerPlan::new(vec![population], PortRange::share(PORTS, index, count))
         });
     }
     Ok((plans, listening))
@@ -199,7 +196,7 @@ impl Ports {
     /// Number of attempts to find a free port if its number is taken for UDP.
     const TRIES: usize = 16;
 
-    fn bind(address: SocketAddr, (connections, datagrams): (bool, bool)) -> io::Result<Ports> {
+    fn bind(address: SocketAddr, connections: bool, datagrams: bool) -> io::Result<Ports> {
         let mut tries = 0;
         loop {
             tries += 1;

@@ -158,21 +158,14 @@ impl Client {
         self.decoder = ResponseDecoder::new();
         self.open = true;
         self.addresses = None;
-        let (host, port) = (self.current_url.host().to_owned(), self.current_url.port());
         let timeout = self.config.connect_timeout.0;
-        let open = match self.current_url.is_secure() {
-            true => Open::Tls {
-                host,
-                port,
-                timeout,
-                server_name: self.config.tls.server_name.clone(),
-            },
-            false => Open::Tcp {
-                host,
-                port,
-                timeout,
-            },
-        };
+        let open = Open::server(
+            self.current_url.host(),
+            self.current_url.port(),
+            timeout,
+            self.current_url.is_secure(),
+            &self.config.tls,
+        );
         cx.out.push_back(Output::Open {
             channel: self.channel,
             open,

@@ -165,21 +165,8 @@ impl Client {
         let open = match &self.plan.target {
             Target::Unix(path) => Open::Unix { path: path.clone() },
             Target::Tcp {
-                host,
-                port,
-                secure: true,
-                ..
-            } => Open::Tls {
-                host: host.clone(),
-                port: *port,
-                timeout,
-                server_name: self.plan.config.tls.server_name.clone(),
-            },
-            Target::Tcp { host, port, .. } => Open::Tcp {
-                host: host.clone(),
-                port: *port,
-                timeout,
-            },
+                host, port, secure, ..
+            } => Open::server(host, *port, timeout, *secure, &self.plan.config.tls),
         };
         cx.out.push_back(Output::Open {
             channel: CHANNEL,

@@ -181,21 +181,14 @@ impl Client {
         self.phase = Phase::Connecting;
         self.requested_at = cx.now;
         self.open = true;
-        let (host, port) = (self.url.host().to_owned(), self.url.port());
         let timeout = self.config.connect_timeout.0;
-        let open = match self.url.is_secure() {
-            true => Open::Tls {
-                host,
-                port,
-                timeout,
-                server_name: self.config.tls.server_name.clone(),
-            },
-            false => Open::Tcp {
-                host,
-                port,
-                timeout,
-            },
-        };
+        let open = Open::server(
+            self.url.host(),
+            self.url.port(),
+            timeout,
+            self.url.is_secure(),
+            &self.config.tls,
+        );
         cx.out.push_back(Output::Open {
             channel: CHANNEL,
             open,

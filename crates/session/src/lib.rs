@@ -501,6 +501,32 @@ pub enum Open {
     },
 }
 
+impl Open {
+    /// A connection to a server, with TLS if `secure` is true.
+    pub fn server(
+        host: impl Into<String>,
+        port: u16,
+        timeout: Duration,
+        secure: bool,
+        tls: &tls::TlsConfig,
+    ) -> Open {
+        let host = host.into();
+        match secure {
+            true => Open::Tls {
+                host,
+                port,
+                timeout,
+                server_name: tls.server_name.clone(),
+            },
+            false => Open::Tcp {
+                host,
+                port,
+                timeout,
+            },
+        }
+    }
+}
+
 /// A network interface of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Interface {

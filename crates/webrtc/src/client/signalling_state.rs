@@ -70,20 +70,14 @@ impl SignallingState {
         target: SignallingTarget,
         is_second: bool,
     ) {
-        let (host, port, timeout) = (target.host.clone(), target.port, config.connect_timeout.0);
-        let open = match target.secure {
-            true => Open::Tls {
-                host,
-                port,
-                timeout,
-                server_name: config.tls.server_name.clone(),
-            },
-            false => Open::Tcp {
-                host,
-                port,
-                timeout,
-            },
-        };
+        let timeout = config.connect_timeout.0;
+        let open = Open::server(
+            &target.host,
+            target.port,
+            timeout,
+            target.secure,
+            &config.tls,
+        );
         let earlier = match is_second {
             true => self.second_channel.replace(channel),
             false => {

@@ -7,6 +7,8 @@
 //! DESCRIBE and RECORD instead of PLAY; everything else is the same.
 //!
 //! * this file: state, and dispatch of inputs;
+//! * `conversation`: the connection, and what is known of the server;
+//! * `start_times`: times from which the delays of a start are measured;
 //! * `request`: outstanding requests, their deadlines and delays;
 //! * `answers`: the next step after each answer;
 //! * `tunnel`: RTSP over HTTP;
@@ -28,31 +30,30 @@ use measure::Time;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use self::conversation::{Connection, Conversation, EARLY_BYTES_KEPT};
 use self::media::Stream;
 use self::publish::Publishing;
-use self::request::Pending;
-use self::server_hints::ServerHints;
+use self::remote_receiver::RemoteMedia;
+use self::start_times::StartTimes;
 use self::timeline::Timeline;
 use self::tunnel::Tunnel;
 use super::codec::{Decoder, Item, MESSAGES_PER_READ_MAX, Method, Overflow, USELESS_BYTES_MAX};
 use super::config::ClientConfig;
 use super::failure::Failure;
-use super::headers::SessionHeader as SessionId;
 use super::metrics as m;
 use super::url::{Url, UrlError};
-use kit::auth::Authenticator;
-use kit::lifecycle::{self, Addresses};
+use kit::lifecycle;
 use kit::media::rtp::{RtpReceiver, StreamSummary};
 use kit::media::source::MediaSource;
 use kit::metrics as clients;
 use kit::publication::Publisher;
-use kit::remote_receiver::Link;
 use session::{
     ArrivalTimes, ChannelId, CloseReason, Context, Input, MediaEvent, Open, Outcome, Output, Port,
     Session, Sinks, StreamRow,
 };
 
 mod answers;
+mod conversation;
 mod end;
 mod media;
 mod multicast;
@@ -61,6 +62,7 @@ mod remote_receiver;
 mod request;
 mod server_hints;
 mod silent_streams;
+mod start_times;
 #[cfg(test)]
 mod tests;
 mod timeline;
@@ -87,18 +89,6 @@ enum Phase {
     Ended,
 }
 
-/// The connection to the server.
-#[derive(Debug)]
-struct Connection {
-    channel: ChannelId,
-    /// True while the connection is open or being opened.
-    open: bool,
-    /// Local and remote address, once the connection is open.
-    ends: Option<Addresses>,
-    /// Tunnel that the connection is part of.
-    tunnel: Option<Tunnel>,
-}
-
 /// A client that plays or publishes one URL.
 #[derive(Debug)]
 pub struct Client {
@@ -108,29 +98,10 @@ pub struct Client {
     phase: Phase,
     /// True if the client only asks for the description and then leaves.
     describe_only: bool,
-    /// True after a channel change: the delays of a start are not measured.
-    is_later_channel: bool,
     random: Pcg64Mcg,
-    auth: Authenticator,
-    connection: Connection,
-    /// Number of the next channel.
-    next_channel: u32,
-    redirects: u32,
     /// The given URL.
     given_url: Url,
-    decoder: Decoder,
-    cseq: u32,
-    /// Bytes received instead of an answer. `None` after the first answer.
-    early_bytes: Option<Box<EarlyBytes>>,
-    pending: Vec<Pending>,
-    /// True if the server is known to support GET_PARAMETER.
-    supports_get_parameter: bool,
-    /// Session named by the server.
-    session: Option<SessionId>,
-    /// True if the session was named before SETUP. A session named by SETUP replaces it.
-    session_is_early: bool,
-    /// Statements of the server that explain the end.
-    server_hints: ServerHints,
+    conversation: Conversation,
     /// Base URL of the controls.
     base: String,
     /// Control URL of the aggregate.
@@ -138,26 +109,12 @@ pub struct Client {
     streams: Vec<Stream>,
     /// Progress of the actions. `None` without actions.
     timeline: Option<Box<Timeline>>,
-    /// Connection to the machine that receives the media, if that is another one, and deadline of
-    /// its answer.
-    link: Option<Link>,
-    receiver_deadline: Option<Time>,
-    /// True if the server did not confirm the requested destination.
-    destination_unconfirmed: bool,
+    remote: RemoteMedia,
     /// SSRC of our own reports.
     ssrc: u32,
     /// Playing time of the media from the last requested position, if known.
     playing_time: Option<Duration>,
-    /// Time when the first request was due, and time when the client started.
-    due: Time,
-    started: Time,
-    /// Times when PLAY was sent and answered.
-    play_sent: Option<Time>,
-    play_answered: Option<Time>,
-    /// Arrival time of the first packet of any stream.
-    first_media: Option<Time>,
-    /// Due time of the next keep-alive.
-    keep_alive_due: Option<Time>,
+    starts: StartTimes,
     /// Time of the next check whether media still arrives.
     next_check: Option<Time>,
     /// Time of an earlier look at the arrivals, which only postpones `next_check`.
@@ -175,18 +132,6 @@ pub struct Client {
     deadline: Option<Time>,
 }
 
-/// Bytes received on a connection before its first answer.
-#[derive(Debug, Default)]
-struct EarlyBytes {
-    /// Number of bytes that are neither message nor packet.
-    useless: u64,
-    /// First bytes received.
-    first: Vec<u8>,
-}
-
-/// Maximum length of [`EarlyBytes::first`].
-const EARLY_BYTES_KEPT: usize = 40;
-
 /// Maximum number of redirects.
 const MAX_REDIRECTS: u32 = 5;
 
@@ -196,9 +141,7 @@ impl Client {
         let url = Url::parse(url)?;
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         Ok(Client {
-            auth: Authenticator::new(url.credentials().cloned(), random.next_u64()),
-            // RFC 2326, 12.17 allows any first number; 1 is easiest to read in captures.
-            cseq: 1,
+            conversation: Conversation::new(&url, random.next_u64()),
             ssrc: random.next_u32(),
             random,
             base: url.as_str().to_owned(),
@@ -208,34 +151,11 @@ impl Client {
             publication_topic: url.stream_name(),
             phase: Phase::Idle,
             describe_only: false,
-            is_later_channel: false,
-            connection: Connection {
-                channel: ChannelId(0),
-                open: false,
-                ends: None,
-                tunnel: None,
-            },
-            next_channel: 0,
-            redirects: 0,
             given_url: url.clone(),
-            decoder: Decoder::new(),
-            early_bytes: None,
-            pending: Vec::new(),
-            supports_get_parameter: false,
-            session: None,
-            session_is_early: false,
-            server_hints: ServerHints::default(),
             streams: Vec::new(),
-            link: None,
-            receiver_deadline: None,
-            destination_unconfirmed: false,
+            remote: RemoteMedia::default(),
             playing_time: None,
-            due: Time::ZERO,
-            started: Time::ZERO,
-            play_sent: None,
-            play_answered: None,
-            first_media: None,
-            keep_alive_due: None,
+            starts: StartTimes::default(),
             next_check: None,
             next_look: None,
             ending: None,
@@ -271,16 +191,16 @@ impl Client {
     }
 
     fn new_channel(&mut self) -> ChannelId {
-        let channel = ChannelId(self.next_channel);
-        self.next_channel += 1;
+        let channel = ChannelId(self.conversation.next_channel);
+        self.conversation.next_channel += 1;
         channel
     }
 
     fn connect(&mut self, cx: &mut Context<'_>) {
         self.phase = Phase::Connecting;
-        self.decoder = Decoder::new();
-        self.early_bytes = Some(Box::default());
-        self.connection = Connection {
+        self.conversation.decoder = Decoder::new();
+        self.conversation.early_bytes = Some(Box::default());
+        self.conversation.connection = Connection {
             channel: self.new_channel(),
             open: true,
             ends: None,
@@ -288,39 +208,41 @@ impl Client {
         };
         let open = self.server_open();
         cx.out.push_back(Output::Open {
-            channel: self.connection.channel,
+            channel: self.conversation.connection.channel,
             open,
         });
     }
 
     /// Returns the request for a connection to the server.
     fn server_open(&self) -> Open {
-        let (host, port) = (self.url.host().to_owned(), self.url.port());
         let timeout = self.config.connect_timeout.0;
-        match self.url.is_secure() {
-            true => Open::Tls {
-                host,
-                port,
-                timeout,
-                server_name: self.config.tls.server_name.clone(),
-            },
-            false => Open::Tcp {
-                host,
-                port,
-                timeout,
-            },
-        }
+        Open::server(
+            self.url.host(),
+            self.url.port(),
+            timeout,
+            self.url.is_secure(),
+            &self.config.tls,
+        )
     }
 
     /// Describes the addresses of the connection, for failure details.
     fn describe_addresses(&self) -> String {
-        lifecycle::describe_addresses(self.connection.ends, self.url.host(), self.url.port())
+        lifecycle::describe_addresses(
+            self.conversation.connection.ends,
+            self.url.host(),
+            self.url.port(),
+        )
     }
 
     /// Describes received bytes that are not RTSP, for failure details. Empty if there were none.
     fn describe_useless_bytes(&self) -> String {
-        let Some(instead) = self.early_bytes.as_ref().filter(|it| it.useless > 0) else {
-            return match self.server_hints.useless_bytes {
+        let Some(instead) = self
+            .conversation
+            .early_bytes
+            .as_ref()
+            .filter(|it| it.useless > 0)
+        else {
+            return match self.conversation.server_hints.useless_bytes {
                 0 => String::new(),
                 bytes => format!("; {bytes} bytes received are not RTSP"),
             };
@@ -358,9 +280,9 @@ impl Client {
     ) {
         if self.is_link(channel) {
             self.on_receiver_connected(remote);
-        } else if channel == self.connection.channel {
+        } else if channel == self.conversation.connection.channel {
             if self.phase == Phase::Connecting {
-                self.connection.ends = Some((local, remote));
+                self.conversation.connection.ends = Some((local, remote));
                 if !self.send_get(cx) {
                     self.connected(cx);
                 }
@@ -388,14 +310,14 @@ impl Client {
 
     /// Returns whether `channel` is the POST connection of a tunnel.
     fn is_post(&self, channel: ChannelId) -> bool {
-        let tunnel = self.connection.tunnel.as_ref();
+        let tunnel = self.conversation.connection.tunnel.as_ref();
         tunnel.and_then(Tunnel::post) == Some(channel)
     }
 
     /// Records the connect delay and sends OPTIONS.
     fn connected(&mut self, cx: &mut Context<'_>) {
-        if self.redirects == 0 && !self.is_later_channel {
-            let delay = cx.now.since(self.started);
+        if self.conversation.redirects == 0 && !self.starts.is_later_channel {
+            let delay = cx.now.since(self.starts.started);
             cx.recorder
                 .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
         }
@@ -411,21 +333,26 @@ impl Client {
         }
         // The decoder is moved out while its items are handled. If an item opens a new connection,
         // that connection's decoder stays.
-        let channel = self.connection.channel;
-        if let Some(instead) = self.early_bytes.as_mut().filter(|it| it.first.is_empty()) {
+        let channel = self.conversation.connection.channel;
+        if let Some(instead) = self
+            .conversation
+            .early_bytes
+            .as_mut()
+            .filter(|it| it.first.is_empty())
+        {
             instead.first = bytes[..bytes.len().min(EARLY_BYTES_KEPT)].to_vec();
         }
-        let mut decoder = std::mem::take(&mut self.decoder);
+        let mut decoder = std::mem::take(&mut self.conversation.decoder);
         let mut only_media = true;
         let fed = decoder.feed_with_ends(bytes, |item, end| {
-            if self.connection.channel == channel && self.phase != Phase::Ended {
+            if self.conversation.connection.channel == channel && self.phase != Phase::Ended {
                 only_media &= self.item(cx, item, times.arrival_of(end));
             }
         });
-        if self.connection.channel != channel || self.phase == Phase::Ended {
+        if self.conversation.connection.channel != channel || self.phase == Phase::Ended {
             return false;
         }
-        self.decoder = decoder;
+        self.conversation.decoder = decoder;
         if let Err(overflow) = fed {
             self.overflowed(cx, overflow);
             return false;
@@ -471,16 +398,16 @@ impl Client {
         match item {
             Item::Frame { .. } => {}
             Item::Response(response) => {
-                self.early_bytes = None;
-                self.server_hints.answer_was_read();
+                self.conversation.early_bytes = None;
+                self.conversation.server_hints.answer_was_read();
                 self.response(cx, response, at);
             }
             Item::Request(request) => self.on_server_request(cx, &request),
             Item::Garbage { bytes } => {
                 cx.recorder.add(m::GARBAGE_BYTES, bytes as u64);
-                match &mut self.early_bytes {
+                match &mut self.conversation.early_bytes {
                     Some(instead) => instead.useless += bytes as u64,
-                    None => self.server_hints.useless_bytes += bytes as u64,
+                    None => self.conversation.server_hints.useless_bytes += bytes as u64,
                 }
             }
             Item::Malformed(malformed) => {
@@ -502,10 +429,10 @@ impl Client {
     }
 
     fn closed(&mut self, cx: &mut Context<'_>, how: CloseReason) {
-        self.connection.open = false;
+        self.conversation.connection.open = false;
         let ends = self.describe_addresses();
         let early = self.describe_early_end(cx);
-        self.connection.ends = None;
+        self.conversation.connection.ends = None;
         match self.phase {
             Phase::TearingDown => {
                 // Many servers close the connection instead of answering.
@@ -541,7 +468,7 @@ impl Client {
                 if !ends || self.playing_time.is_some() || self.arrivals(cx).is_none() {
                     return self.fail(cx, Failure::from_closed(how, &method), detail);
                 }
-                let in_order = self.server_hints.is_asked_to_end();
+                let in_order = self.conversation.server_hints.is_asked_to_end();
                 let failure = match in_order {
                     true => Failure::EndedByServer,
                     false => Failure::from_closed(how, &method),
@@ -549,7 +476,10 @@ impl Client {
                 let outcome = Outcome::EndedByServer {
                     at: cx.now,
                     in_order,
-                    failure: failure.with(format!("{detail}{}", self.server_hints.hints())),
+                    failure: failure.with(format!(
+                        "{detail}{}",
+                        self.conversation.server_hints.hints()
+                    )),
                 };
                 self.ending = Some((outcome, cx.now));
                 self.finish(cx);
@@ -566,8 +496,8 @@ impl Session for Client {
         match input {
             Input::Start { due } => {
                 if self.phase == Phase::Idle {
-                    self.due = due;
-                    self.started = cx.now;
+                    self.starts.due = due;
+                    self.starts.started = cx.now;
                     self.connect(cx);
                     self.connect_receiver(cx);
                 }
@@ -580,9 +510,9 @@ impl Session for Client {
             Input::OpenFailed { channel, error } => {
                 if self.is_link(channel) {
                     self.receiver_lost(cx, &error.to_string());
-                } else if channel == self.connection.channel || self.is_post(channel) {
+                } else if channel == self.conversation.connection.channel || self.is_post(channel) {
                     let detail = format!("{error} ({})", self.describe_addresses());
-                    self.connection.open = false;
+                    self.conversation.connection.open = false;
                     self.fail(cx, Failure::Connect(error.into()), detail);
                 } else if let Some(publishing) = &mut self.publishing {
                     publishing.forget_ports(channel);
@@ -612,7 +542,7 @@ impl Session for Client {
                 if self.is_link(channel) {
                     self.on_receiver_bytes(cx, bytes, at);
                 // The hot path of media over TCP.
-                } else if channel == self.connection.channel
+                } else if channel == self.conversation.connection.channel
                     && self.bytes(cx, bytes, ArrivalTimes::new(runs, at))
                     && self.deadline.is_none_or(|deadline| cx.now < deadline)
                 {
@@ -642,7 +572,7 @@ impl Session for Client {
             } => {
                 if self.is_link(channel) {
                     self.receiver_lost(cx, &format!("the connection to it closed ({how:?})"));
-                } else if channel == self.connection.channel || self.is_post(channel) {
+                } else if channel == self.conversation.connection.channel || self.is_post(channel) {
                     self.closed(cx, how);
                 }
             }
@@ -668,12 +598,22 @@ impl Session for Client {
 
     fn awaits_input(&self, now: Time) -> bool {
         let ending = self.ending.as_ref().map(|&(_, until)| until);
-        let pending = self.pending.iter().map(|pending| pending.deadline);
+        let pending = self
+            .conversation
+            .pending
+            .iter()
+            .map(|pending| pending.deadline);
         pending
             .chain(ending)
-            .chain(self.connection.tunnel.as_ref().and_then(Tunnel::deadline))
+            .chain(
+                self.conversation
+                    .connection
+                    .tunnel
+                    .as_ref()
+                    .and_then(Tunnel::deadline),
+            )
             .chain(self.next_check)
-            .chain(self.receiver_deadline)
+            .chain(self.remote.deadline)
             .any(|due| due <= now)
     }
 
@@ -689,25 +629,36 @@ impl Client {
             return None;
         }
         let ending = self.ending.as_ref().map(|&(_, until)| until);
-        let pending = self.pending.iter().map(|pending| pending.deadline);
+        let pending = self
+            .conversation
+            .pending
+            .iter()
+            .map(|pending| pending.deadline);
         let reports = self.streams.iter().filter_map(|stream| stream.report_due);
         let playing = (self.phase == Phase::Playing).then(|| {
             let actions = self.timeline.as_ref().and_then(|timeline| timeline.due());
             reports
-                .chain(self.keep_alive_due)
+                .chain(self.conversation.keep_alive_due)
                 .chain(self.next_check)
                 .chain(self.next_look)
                 .chain(actions)
         });
         let recording = (self.phase == Phase::Recording).then(|| {
             let publishing = self.publishing.as_ref().and_then(|own| own.next_due());
-            publishing.into_iter().chain(self.keep_alive_due)
+            publishing
+                .into_iter()
+                .chain(self.conversation.keep_alive_due)
         });
-        let tunnel = self.connection.tunnel.as_ref().and_then(Tunnel::deadline);
+        let tunnel = self
+            .conversation
+            .connection
+            .tunnel
+            .as_ref()
+            .and_then(Tunnel::deadline);
         pending
             .chain(ending)
             .chain(tunnel)
-            .chain(self.receiver_deadline)
+            .chain(self.remote.deadline)
             .chain(recording.into_iter().flatten())
             .chain(playing.into_iter().flatten())
             .min()
@@ -756,18 +707,18 @@ impl Client {
     fn media_event(&mut self, cx: &mut Context<'_>, index: usize, event: MediaEvent) {
         match event {
             MediaEvent::First { at } => {
-                if self.first_media.is_some() {
+                if self.starts.first_media.is_some() {
                     return;
                 }
-                self.first_media = Some(at);
-                let is_start = !self.is_later_channel;
+                self.starts.first_media = Some(at);
+                let is_start = !self.starts.is_later_channel;
                 let record = [
-                    (clients::STARTUP_DELAY, is_start.then_some(self.due)),
+                    (clients::STARTUP_DELAY, is_start.then_some(self.starts.due)),
                     (
                         clients::STARTUP_DELAY_FROM_SENT,
-                        is_start.then_some(self.started),
+                        is_start.then_some(self.starts.started),
                     ),
-                    (m::PLAY_TO_MEDIA, self.play_sent),
+                    (m::PLAY_TO_MEDIA, self.starts.play_sent),
                 ];
                 for (histogram, from) in record {
                     if let Some(from) = from {
@@ -786,7 +737,9 @@ impl Client {
             MediaEvent::SourceChanged { .. } => self.streams[index].bye_at = None,
             // RTSP cannot request retransmissions.
             MediaEvent::FeedbackDue { .. } | MediaEvent::FirstTransportNumber => {}
-            MediaEvent::Foreign { from } => self.server_hints.foreign_source = Some(from),
+            MediaEvent::Foreign { from } => {
+                self.conversation.server_hints.foreign_source = Some(from)
+            }
         }
     }
 }

@@ -46,10 +46,12 @@ impl Client {
             config::Transport::Tcp | config::Transport::Http | config::Transport::Multicast => {
                 self.ask_setup(cx, index)
             }
-            config::Transport::Udp if self.link.is_some() => self.begin_remote_setup(cx, index),
+            config::Transport::Udp if self.remote.link.is_some() => {
+                self.begin_remote_setup(cx, index)
+            }
             config::Transport::Udp => {
                 let channel = self.new_channel();
-                let local = match (self.destination(), self.connection.ends) {
+                let local = match (self.destination(), self.conversation.connection.ends) {
                     (Some(address), _) => address,
                     (None, Some((local, _))) => udp_bind_address(local.ip()),
                     (None, None) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -142,15 +144,15 @@ impl Client {
             }
         }
         if early
-            && self.session.is_none()
+            && self.conversation.session.is_none()
             && let Some(session) = response.headers.get("Session")
         {
-            self.session = SessionId::parse(session);
-            self.session_is_early = self.session.is_some();
+            self.conversation.session = SessionId::parse(session);
+            self.conversation.session_is_early = self.conversation.session.is_some();
         }
         match pending.method {
             Method::Options => {
-                self.supports_get_parameter = response
+                self.conversation.supports_get_parameter = response
                     .headers
                     .all("Public")
                     .flat_map(parse_methods)
@@ -174,14 +176,14 @@ impl Client {
     fn may_set_up_elsewhere(&self) -> bool {
         matches!(self.phase, Phase::Setup(_) | Phase::Play)
             && !self.publishes()
-            && self.link.is_none()
+            && self.remote.link.is_none()
             && (self.timeline.is_none() || self.phase != Phase::Play)
     }
 
     /// Follows a redirect (RFC 2326, 11.3).
     fn redirect(&mut self, cx: &mut Context<'_>, pending: &Pending, response: &Response) {
         let description = self.describe_answer(pending, response);
-        if self.redirects == MAX_REDIRECTS {
+        if self.conversation.redirects == MAX_REDIRECTS {
             return self.fail(cx, Failure::TooManyRedirects, description);
         }
         let Some(location) = response.headers.get("Location") else {
@@ -194,19 +196,23 @@ impl Client {
         match self.url.redirect(location) {
             Err(error) => self.fail(cx, Failure::BadRedirect, format!("{error}: {description}")),
             Ok(url) => {
-                let reached = self.connection.ends.and_then(|(_, remote)| remote);
+                let reached = self
+                    .conversation
+                    .connection
+                    .ends
+                    .and_then(|(_, remote)| remote);
                 let reached = reached.map(|remote| remote.ip());
                 let follow = self.config.follow;
                 if let Err(why) = follow.check(self.given_url.host(), reached, url.host()) {
                     let detail = format!("{why}: {description}");
                     return self.fail(cx, Failure::RedirectRefused, detail);
                 }
-                self.redirects += 1;
+                self.conversation.redirects += 1;
                 let seed = rand::Rng::next_u64(&mut self.random);
-                self.auth = Authenticator::new(url.credentials().cloned(), seed);
+                self.conversation.auth = Authenticator::new(url.credentials().cloned(), seed);
                 self.aggregate = url.as_str().to_owned();
                 self.url = url;
-                self.pending.clear();
+                self.conversation.pending.clear();
                 self.drop_streams(cx);
                 self.close_connection(cx);
                 self.connect(cx);
@@ -283,7 +289,7 @@ impl Client {
                 // A remote receiver sends its own reports.
                 wants_reports: self.config.receiver_reports
                     && !media.refuses_receiver_reports()
-                    && self.link.is_none(),
+                    && self.remote.link.is_none(),
                 report_due: None,
                 bye_at: None,
                 multicast_description: MulticastDescription::new(media),
@@ -299,14 +305,14 @@ impl Client {
             return;
         };
         let session = response.headers.get("Session").and_then(SessionId::parse);
-        let is_early = std::mem::take(&mut self.session_is_early);
-        if self.session.is_none() && session.is_none() {
+        let is_early = std::mem::take(&mut self.conversation.session_is_early);
+        if self.conversation.session.is_none() && session.is_none() {
             let detail = format!("no Session: {}", self.describe_answer(pending, response));
             return self.fail(cx, Failure::MalformedResponse, detail);
         }
         // If a server opens a session for each stream, PLAY is sent in the first one.
-        if self.session.is_none() || is_early {
-            self.session = session.or(self.session.take());
+        if self.conversation.session.is_none() || is_early {
+            self.conversation.session = session.or(self.conversation.session.take());
         }
         if self.publishes() {
             return self.on_record_setup_answer(cx, index, pending, response);
@@ -383,7 +389,11 @@ impl Client {
         index: usize,
         answer: &Transport,
     ) -> Result<(), String> {
-        let server = self.connection.ends.and_then(|(_, remote)| remote);
+        let server = self
+            .conversation
+            .connection
+            .ends
+            .and_then(|(_, remote)| remote);
         let source = answer
             .source
             .as_deref()
@@ -409,7 +419,7 @@ impl Client {
         stream.control_port = ports.control;
         let media = with_port(address, ports.media);
         let control = with_port(address, ports.control);
-        if self.link.is_some() {
+        if self.remote.link.is_some() {
             self.set_remote_peer(cx, index, media, control);
             return Ok(());
         }
@@ -442,7 +452,7 @@ impl Client {
 
     fn on_play_answer(&mut self, cx: &mut Context<'_>, response: &Response, at: Time) {
         self.phase = Phase::Playing;
-        self.play_answered = Some(at);
+        self.starts.play_answered = Some(at);
         self.begin_timeline(cx, response, at);
         if self.timeline.is_none()
             && let Some(range) = response.headers.get("Range").and_then(Range::parse)

@@ -33,18 +33,18 @@ impl Client {
     /// Returns the server's failure if a client that is stopped before any media arrived has waited
     /// too long.
     fn failed_wait(&self, now: Time) -> Option<(Failure, String)> {
-        if self.first_media.is_some() {
+        if self.starts.first_media.is_some() {
             return None;
         }
         let (failure, since, what) = match self.phase {
             Phase::Idle | Phase::Recording | Phase::TearingDown | Phase::Ended => return None,
             Phase::Connecting => (
                 ConnectFailure::TimedOut.into(),
-                self.started,
+                self.starts.started,
                 "no connection".to_owned(),
             ),
             Phase::Playing => {
-                let answered = self.play_answered.unwrap_or(now);
+                let answered = self.starts.play_answered.unwrap_or(now);
                 (
                     self.no_media_failure(),
                     answered,
@@ -57,7 +57,7 @@ impl Client {
             | Phase::Setup(_)
             | Phase::Play
             | Phase::Record => {
-                let pending = self.pending.first()?;
+                let pending = self.conversation.pending.first()?;
                 let failure = Failure::from_timeout(&pending.method);
                 (
                     failure,
@@ -77,8 +77,8 @@ impl Client {
     /// Returns the server's hints at the reason of a failure, or else what to try; empty if neither
     /// is known.
     fn hints(&self, failure: Failure) -> String {
-        let hints = self.server_hints.hints();
-        let over_udp = self.config.transport == Transport::Udp && self.link.is_none();
+        let hints = self.conversation.server_hints.hints();
+        let over_udp = self.config.transport == Transport::Udp && self.remote.link.is_none();
         if hints.is_empty() && over_udp && failure == Failure::NoMedia {
             let advice = "try `--transport tcp`, or `transport: tcp` in a scenario";
             return format!("; UDP may be blocked: {advice}");
@@ -107,12 +107,12 @@ impl Client {
         });
         let gap = gaps.max().unwrap_or_default();
         // A remote receiver reports only now and then.
-        let came = match self.link {
+        let came = match self.remote.link {
             Some(_) => Duration::ZERO,
             None => last.since(first),
         };
         // A new position cannot play before its request is answered.
-        let since = last.max(self.play_answered.unwrap_or(last));
+        let since = last.max(self.starts.play_answered.unwrap_or(last));
         let silent = cx.now.since(since);
         (silent >= silence::bound(came, gap, self.config.silence.0)).then(|| {
             let detail = lifecycle::describe_stopped("packet", silent, &self.describe_addresses());
@@ -160,12 +160,12 @@ impl Client {
 
     /// Returns whether there is a session to tear down, and a connection to do so.
     fn can_tear_down(&self) -> bool {
-        self.session.is_some() && self.connection.ends.is_some()
+        self.conversation.session.is_some() && self.conversation.connection.ends.is_some()
     }
 
     fn ask_teardown(&mut self, cx: &mut Context<'_>) {
         // Other outstanding requests no longer matter.
-        self.pending.clear();
+        self.conversation.pending.clear();
         let url = self.aggregate.clone();
         self.send_request(cx, Method::Teardown, url, Vec::new());
     }
@@ -181,8 +181,8 @@ impl Client {
 
     /// Drops all streams before a redirect is followed.
     pub(super) fn drop_streams(&mut self, cx: &mut Context<'_>) {
-        self.session = None;
-        self.session_is_early = false;
+        self.conversation.session = None;
+        self.conversation.session_is_early = false;
         for stream in std::mem::take(&mut self.streams) {
             if let Some(channel) = stream.channel {
                 cx.out.push_back(Output::Close { channel });
@@ -193,8 +193,17 @@ impl Client {
 
     /// Closes the connection to the server, or both connections of a tunnel.
     pub(super) fn close_connection(&mut self, cx: &mut Context<'_>) {
-        let post = self.connection.tunnel.as_ref().and_then(|t| t.post());
-        let own = self.connection.open.then_some(self.connection.channel);
+        let post = self
+            .conversation
+            .connection
+            .tunnel
+            .as_ref()
+            .and_then(|t| t.post());
+        let own = self
+            .conversation
+            .connection
+            .open
+            .then_some(self.conversation.connection.channel);
         for channel in own.into_iter().chain(post) {
             cx.out.push_back(Output::Close { channel });
         }
@@ -210,7 +219,7 @@ impl Client {
         }
         self.count_silent_streams(cx, matches!(outcome, Outcome::Failed(_)));
         self.phase = Phase::Ended;
-        self.pending = Vec::new();
+        self.conversation.pending = Vec::new();
         self.end_publishing(cx);
         self.close_connection(cx);
         self.close_link(cx);
@@ -227,8 +236,8 @@ impl Client {
                 .iter()
                 .for_each(|stream| delivery.add(stream.delivery()));
             let viewing = Viewing {
-                due: self.due,
-                first_media: self.first_media,
+                due: self.starts.due,
+                first_media: self.starts.first_media,
                 ended: cx.now,
                 delivery,
             };

@@ -347,7 +347,7 @@ impl Client {
             return;
         }
         let arrivals = self.arrivals(cx);
-        let lingered = |bye: Time| bye.max(self.play_answered.unwrap_or(bye)) + BYE_LINGER;
+        let lingered = |bye: Time| bye.max(self.starts.play_answered.unwrap_or(bye)) + BYE_LINGER;
         if arrivals.is_some()
             && let Some(bye) = self.last_bye(cx)
         {
@@ -362,7 +362,7 @@ impl Client {
             return;
         }
         let Some((first, last)) = arrivals else {
-            let answered = self.play_answered.unwrap_or(cx.now);
+            let answered = self.starts.play_answered.unwrap_or(cx.now);
             let mut until = answered + self.config.no_media.0;
             if let Some(bye) = self.last_bye_without_media(cx) {
                 until = until.min(lingered(bye));
@@ -406,8 +406,8 @@ impl Client {
                 "no packet for {silence}, {when}, {}",
                 self.describe_addresses()
             );
-            if self.server_hints.is_asked_to_end() {
-                let detail = format!("{detail}{}", self.server_hints.hints());
+            if self.conversation.server_hints.is_asked_to_end() {
+                let detail = format!("{detail}{}", self.conversation.server_hints.hints());
                 let outcome = Outcome::EndedByServer {
                     at: last,
                     in_order: true,
@@ -477,7 +477,7 @@ impl Client {
         }
         let (first, last) = self.arrivals(cx).unwrap_or((cx.now, cx.now));
         let seconds = last.since(first).as_secs_f64();
-        let hints = self.server_hints.hints();
+        let hints = self.conversation.server_hints.hints();
         let detail = format!(
             "the server ended the stream after {seconds:.3} s of media: BYE ({}){hints}",
             self.describe_addresses()

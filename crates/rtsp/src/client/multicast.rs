@@ -201,7 +201,7 @@ impl Client {
                 return self.fail(cx, Failure::UnsupportedTransportAnswer, detail);
             }
         };
-        let interface = match (&self.config.interface, self.connection.ends) {
+        let interface = match (&self.config.interface, self.conversation.connection.ends) {
             (Some(name), _) => Interface::Name(name.clone()),
             (None, Some((local, _))) => Interface::Address(local.ip()),
             (None, None) => Interface::Address(unspecified(group.address)),

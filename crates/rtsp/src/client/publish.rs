@@ -110,7 +110,7 @@ impl Client {
 
     /// Returns the local address of the connection.
     fn own_address(&self) -> IpAddr {
-        match self.connection.ends {
+        match self.conversation.connection.ends {
             Some((local, _)) => local.ip(),
             None => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         }
@@ -138,8 +138,8 @@ impl Client {
 
     /// Creates the flows after ANNOUNCE was accepted, and sets up the first stream.
     pub(super) fn on_announce_answer(&mut self, cx: &mut Context<'_>, response: &Response) {
-        if self.session.is_none() {
-            self.session = response.headers.get("Session").and_then(SessionId::parse);
+        if self.conversation.session.is_none() {
+            self.conversation.session = response.headers.get("Session").and_then(SessionId::parse);
         }
         let wall_clock = self.wall_clock.unwrap_or_default();
         let Some(publishing) = &mut self.publishing else {
@@ -176,7 +176,7 @@ impl Client {
 
     /// Sets up the stream with this index. Sends RECORD after the last one.
     fn prepare_record(&mut self, cx: &mut Context<'_>, index: usize) {
-        let channel = ChannelId(self.next_channel);
+        let channel = ChannelId(self.conversation.next_channel);
         let local = udp_bind_address(self.own_address());
         let Some(publishing) = &mut self.publishing else {
             return;
@@ -188,7 +188,7 @@ impl Client {
         match self.config.transport {
             config::Transport::Udp => {
                 stream.channel = Some(channel);
-                self.next_channel += 1;
+                self.conversation.next_channel += 1;
                 cx.out.push_back(Output::Open {
                     channel,
                     open: Open::UdpPair {
@@ -243,7 +243,11 @@ impl Client {
             .get("Transport")
             .and_then(Transport::parse)
             .unwrap_or_default();
-        let server = self.connection.ends.and_then(|(_, remote)| remote);
+        let server = self
+            .conversation
+            .connection
+            .ends
+            .and_then(|(_, remote)| remote);
         let Some(publishing) = &mut self.publishing else {
             return;
         };
@@ -304,7 +308,9 @@ impl Client {
         for stream in &publishing.streams {
             let (channel, interleaved) = match (stream.channel, stream.interleaved) {
                 (Some(channel), _) => (channel, None),
-                (None, Some(channels)) => (self.connection.channel, Some(channels.media)),
+                (None, Some(channels)) => {
+                    (self.conversation.connection.channel, Some(channels.media))
+                }
                 (None, None) => continue,
             };
             cx.flows.access_as(stream.flow, |flow: &mut RtpFlow| {
@@ -316,7 +322,7 @@ impl Client {
                 channel,
             });
         }
-        self.first_media = Some(cx.now);
+        self.starts.first_media = Some(cx.now);
         cx.out.push_back(Output::Playing { at: cx.now });
         Publication::LIVE.publish(cx, self.publication_topic.clone());
     }
@@ -451,7 +457,7 @@ impl Client {
         }
         Publication::GONE.publish(cx, self.publication_topic.clone());
         self.count_sent(cx);
-        if self.connection.ends.is_some() {
+        if self.conversation.connection.ends.is_some() {
             self.send_reports(cx, true);
         }
     }

@@ -21,11 +21,22 @@ use kit::remote_receiver::messages::{ClientMessage, StreamRequest};
 use kit::remote_receiver::{Link, ReceiverEvent};
 use session::{ChannelId, Context, MediaEvent, Open, Output};
 
+/// Media that another machine receives.
+#[derive(Debug, Default)]
+pub(super) struct RemoteMedia {
+    /// Connection to that machine.
+    pub(super) link: Option<Link>,
+    /// Deadline of its answer.
+    pub(super) deadline: Option<Time>,
+    /// True if the server did not confirm the requested destination.
+    pub(super) unconfirmed: bool,
+}
+
 impl Client {
     /// Returns the destination of the media, if it differs from the address that requests come
     /// from.
     pub(super) fn destination(&self) -> Option<IpAddr> {
-        match &self.link {
+        match &self.remote.link {
             Some(link) => link.peer_address().map(|reached| reached.ip()),
             None => self.config.media.as_ref().and_then(|media| media.address),
         }
@@ -44,7 +55,7 @@ impl Client {
         // The receiver refuses an empty secret.
         let secret = media.secret.clone().unwrap_or_default();
         let channel = self.new_channel();
-        self.link = Some(Link::new(channel, secret));
+        self.remote.link = Some(Link::new(channel, secret));
         cx.out.push_back(Output::Open {
             channel,
             open: Open::Tcp {
@@ -56,19 +67,21 @@ impl Client {
     }
 
     pub(super) fn is_link(&self, channel: ChannelId) -> bool {
-        let link = self.link.as_ref();
+        let link = self.remote.link.as_ref();
         link.is_some_and(|link| link.channel() == channel)
     }
 
     pub(super) fn on_receiver_connected(&mut self, remote: Option<SocketAddr>) {
-        if let Some(link) = &mut self.link {
+        if let Some(link) = &mut self.remote.link {
             link.opened(remote);
         }
     }
 
     /// Asks the receiver to open ports for all streams of the description.
     pub(super) fn order_receiver_ports(&mut self, cx: &mut Context<'_>, description: &Description) {
-        let Some(link) = &mut self.link else { return };
+        let Some(link) = &mut self.remote.link else {
+            return;
+        };
         let half = self.config.end_silence.0.min(self.config.silence.0) / 2;
         let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         // At most 32 streams of a description are used.
@@ -83,7 +96,7 @@ impl Client {
             };
             link.send_request(cx, ClientMessage::Open(wanted));
         }
-        self.receiver_deadline = Some(cx.now + self.config.request_timeout.0);
+        self.remote.deadline = Some(cx.now + self.config.request_timeout.0);
     }
 
     /// Sends SETUP for a stream if its ports are open. Otherwise SETUP follows when they are.
@@ -100,7 +113,7 @@ impl Client {
         media: SocketAddr,
         control: SocketAddr,
     ) {
-        if let (Some(link), Ok(stream)) = (&mut self.link, u8::try_from(index)) {
+        if let (Some(link), Ok(stream)) = (&mut self.remote.link, u8::try_from(index)) {
             let peer = ClientMessage::Peer {
                 stream,
                 media,
@@ -119,7 +132,7 @@ impl Client {
         seq: u16,
         rtptime: Option<u32>,
     ) -> bool {
-        let (Some(link), Ok(stream)) = (&mut self.link, u8::try_from(index)) else {
+        let (Some(link), Ok(stream)) = (&mut self.remote.link, u8::try_from(index)) else {
             return false;
         };
         let base = ClientMessage::Base {
@@ -132,7 +145,9 @@ impl Client {
     }
 
     pub(super) fn on_receiver_bytes(&mut self, cx: &mut Context<'_>, bytes: &[u8], at: Time) {
-        let Some(link) = &mut self.link else { return };
+        let Some(link) = &mut self.remote.link else {
+            return;
+        };
         match link.received(cx, bytes, at) {
             Ok(all) => {
                 for event in all {
@@ -155,8 +170,8 @@ impl Client {
                 };
                 opened.local_port = port;
                 if self.streams.iter().all(|stream| stream.local_port != 0) {
-                    self.receiver_deadline = None;
-                    let link = self.link.as_ref();
+                    self.remote.deadline = None;
+                    let link = self.remote.link.as_ref();
                     if let Some(took) = link.and_then(Link::round_trip) {
                         cx.recorder
                             .record(m::RECEIVER_ROUND_TRIP, took.as_nanos() as u64);
@@ -168,7 +183,7 @@ impl Client {
             }
             ReceiverEvent::FirstPacket { stream, at } => {
                 // No packet arrives before PLAY was sent.
-                let at = at.max(self.play_sent.unwrap_or(at)).min(cx.now);
+                let at = at.max(self.starts.play_sent.unwrap_or(at)).min(cx.now);
                 if let Some(sink) = self.streams.get(stream).map(|stream| stream.sink) {
                     let receiver = cx.sinks.get::<RtpReceiver>(sink);
                     let so_far = (*receiver.counts(), receiver.stalled());
@@ -207,8 +222,8 @@ impl Client {
             Some(media) => media.receiver.map_or(String::new(), |at| format!(" {at}")),
             None => String::new(),
         };
-        self.receiver_deadline = None;
-        if let Some(link) = &mut self.link {
+        self.remote.deadline = None;
+        if let Some(link) = &mut self.remote.link {
             link.closed = true;
         }
         match self.phase {
@@ -222,7 +237,7 @@ impl Client {
     }
 
     pub(super) fn overdue_receiver(&mut self, cx: &mut Context<'_>) {
-        if self.receiver_deadline.is_some_and(|due| cx.now >= due) {
+        if self.remote.deadline.is_some_and(|due| cx.now >= due) {
             let timeout = self.config.request_timeout;
             self.receiver_lost(cx, &format!("no ports within {timeout}"));
         }
@@ -231,7 +246,7 @@ impl Client {
     /// Asks the receiver for its final counts, after the server stopped sending. Returns whether
     /// the client must wait for them.
     pub(super) fn finish_receiver(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(link) = self.link.as_mut().filter(|link| !link.closed) else {
+        let Some(link) = self.remote.link.as_mut().filter(|link| !link.closed) else {
             return false;
         };
         if !std::mem::replace(&mut link.closing, true) {
@@ -242,7 +257,7 @@ impl Client {
 
     /// Closes the connection to the receiver.
     pub(super) fn close_link(&mut self, cx: &mut Context<'_>) {
-        if let Some(link) = self.link.take() {
+        if let Some(link) = self.remote.link.take() {
             let channel = link.channel();
             cx.out.push_back(Output::Close { channel });
         }
@@ -269,7 +284,7 @@ impl Client {
             )),
             // The server may still comply. Arriving media will show it.
             None => {
-                self.destination_unconfirmed = true;
+                self.remote.unconfirmed = true;
                 Ok(())
             }
         }
@@ -277,7 +292,7 @@ impl Client {
 
     /// Returns the failure of a session without any media.
     pub(super) fn no_media_failure(&self) -> Failure {
-        match self.destination_unconfirmed {
+        match self.remote.unconfirmed {
             true => Failure::DestinationIgnored,
             false => Failure::NoMedia,
         }

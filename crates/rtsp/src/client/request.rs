@@ -86,8 +86,8 @@ impl Client {
 
     /// Numbers a request and sends it.
     pub(super) fn send(&mut self, cx: &mut Context<'_>, mut pending: Pending) {
-        pending.cseq = self.cseq;
-        self.cseq = self.cseq.wrapping_add(1);
+        pending.cseq = self.conversation.cseq;
+        self.conversation.cseq = self.conversation.cseq.wrapping_add(1);
         pending.deadline = cx.now + self.config.request_timeout.0;
         let mut request = Request::new(pending.method.clone(), pending.uri.clone());
         let headers = &mut request.headers;
@@ -95,13 +95,16 @@ impl Client {
         headers.push("User-Agent", self.config.user_agent.clone());
         let authorization = match self.sends_authorization_field() {
             true => None,
-            false => self.auth.authorize(pending.method.name(), &pending.uri),
+            false => self
+                .conversation
+                .auth
+                .authorize(pending.method.name(), &pending.uri),
         };
         pending.authorized = authorization.is_some();
         if let Some(value) = authorization {
             headers.push("Authorization", value);
         }
-        if let Some(session) = &self.session {
+        if let Some(session) = &self.conversation.session {
             headers.push("Session", session.id.clone());
         }
         for (name, value) in &pending.headers {
@@ -113,10 +116,10 @@ impl Client {
         request.body = self.body_of(&pending.method);
         cx.recorder.add(m::REQUESTS, 1);
         if pending.method == Method::Play {
-            self.play_sent = Some(cx.now);
+            self.starts.play_sent = Some(cx.now);
         }
         self.send_bytes(cx, request.encode());
-        self.pending.push(pending);
+        self.conversation.pending.push(pending);
     }
 
     /// Returns the fields of `headers` for the current server.
@@ -139,17 +142,26 @@ impl Client {
     /// outstanding: some servers give such answers the number of the previous request.
     fn take_pending(&mut self, headers: &Headers, status: u16) -> Option<Pending> {
         let cseq = codec::cseq(headers);
-        let only_alive = self.pending.iter().all(|pending| pending.keep_alive);
+        let only_alive = self
+            .conversation
+            .pending
+            .iter()
+            .all(|pending| pending.keep_alive);
         let exact = self
+            .conversation
             .pending
             .iter()
             .position(|pending| Some(pending.cseq) == cseq);
-        let past = cseq.is_some_and(|cseq| cseq != 0 && cseq < self.cseq);
+        let past = cseq.is_some_and(|cseq| cseq != 0 && cseq < self.conversation.cseq);
         match exact {
-            Some(index) => Some(self.pending.remove(index)),
-            None if self.pending.is_empty() => None,
-            None if only_alive && (!past || status >= 400) => Some(self.pending.remove(0)),
-            None if self.pending.len() == 1 && !past => self.pending.pop(),
+            Some(index) => Some(self.conversation.pending.remove(index)),
+            None if self.conversation.pending.is_empty() => None,
+            None if only_alive && (!past || status >= 400) => {
+                Some(self.conversation.pending.remove(0))
+            }
+            None if self.conversation.pending.len() == 1 && !past => {
+                self.conversation.pending.pop()
+            }
             None => None,
         }
     }
@@ -175,7 +187,7 @@ impl Client {
             ", with the `Authorization` of `headers`"
         } else if response.status == 401 {
             use kit::auth::ChallengeOutcome;
-            match self.auth.handle_challenges(
+            match self.conversation.auth.handle_challenges(
                 &response.headers,
                 pending.authorized,
                 pending.second_authorization,
@@ -222,11 +234,12 @@ impl Client {
     /// Gives up requests that were not answered in time.
     pub(super) fn overdue_requests(&mut self, cx: &mut Context<'_>) {
         while let Some(index) = self
+            .conversation
             .pending
             .iter()
             .position(|pending| cx.now >= pending.deadline)
         {
-            let pending = self.pending.remove(index);
+            let pending = self.conversation.pending.remove(index);
             let description = format!(
                 "{} {} (CSeq {}) not answered within {}{} ({})",
                 pending.method,
@@ -249,6 +262,7 @@ impl Client {
     /// Schedules the next keep-alive, after half of the server's session timeout (RFC 2326, 12.37).
     pub(super) fn plan_keep_alive(&mut self, from: Time) {
         let timeout = self
+            .conversation
             .session
             .as_ref()
             .and_then(|session| session.timeout)
@@ -256,27 +270,44 @@ impl Client {
             .unwrap_or(60)
             .min(SESSION_TIMEOUT_MAX);
         let half = std::time::Duration::from_millis(u64::from(timeout) * 500);
-        self.keep_alive_due = Some(from + half);
+        self.conversation.keep_alive_due = Some(from + half);
     }
 
     /// Sends a keep-alive if one is due.
     pub(super) fn due_keep_alive(&mut self, cx: &mut Context<'_>) {
-        let Some(due) = self.keep_alive_due.filter(|&due| cx.now >= due) else {
+        let Some(due) = self
+            .conversation
+            .keep_alive_due
+            .filter(|&due| cx.now >= due)
+        else {
             return;
         };
         // Scheduled from the due time, so that a late keep-alive does not delay all others. Missed
         // keep-alives are not made up for.
         self.plan_keep_alive(due);
-        if self.keep_alive_due.is_some_and(|next| cx.now >= next) {
+        if self
+            .conversation
+            .keep_alive_due
+            .is_some_and(|next| cx.now >= next)
+        {
             self.plan_keep_alive(cx.now);
         }
         // A server may accept a keep-alive without answering it, so the next one does not wait for
         // an answer.
-        let waiting = self.pending.iter().filter(|own| own.keep_alive).count();
+        let waiting = self
+            .conversation
+            .pending
+            .iter()
+            .filter(|own| own.keep_alive)
+            .count();
         if waiting >= KEEP_ALIVES_MAX
-            && let Some(oldest) = self.pending.iter().position(|own| own.keep_alive)
+            && let Some(oldest) = self
+                .conversation
+                .pending
+                .iter()
+                .position(|own| own.keep_alive)
         {
-            self.pending.remove(oldest);
+            self.conversation.pending.remove(oldest);
         }
         self.send_keep_alive(cx, due);
     }

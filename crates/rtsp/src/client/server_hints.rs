@@ -65,7 +65,7 @@ impl Client {
     /// Remembers an unreadable answer that the session does not depend on.
     pub(super) fn remember_unreadable(&mut self, malformed: &Malformed) {
         let (reason, line) = (malformed.reason, truncated(&malformed.start_line));
-        self.server_hints.unreadable_answer =
+        self.conversation.server_hints.unreadable_answer =
             Some(format!("a message could not be read: {reason} in `{line}`").into());
     }
 
@@ -74,13 +74,13 @@ impl Client {
         let to = request.headers.get("Location").map(truncated);
         let to = to.map_or(String::new(), |to| format!(" to {to}"));
         let text = format!("the server had sent {}{to}", request.method);
-        if self.server_hints.end_request.is_none() {
+        if self.conversation.server_hints.end_request.is_none() {
             cx.out.push_back(Output::Note(Note {
                 kind: "server_request",
                 text: format!("{text} ({})", self.describe_addresses()),
             }));
         }
-        self.server_hints.end_request = Some(text.into());
+        self.conversation.server_hints.end_request = Some(text.into());
     }
 
     /// Handles the answer to a keep-alive.
@@ -93,7 +93,7 @@ impl Client {
     ) {
         let status = response.status;
         if status < 300 {
-            self.server_hints.keep_alive = None;
+            self.conversation.server_hints.keep_alive = None;
             return;
         }
         let reason = truncated(&response.reason);
@@ -107,7 +107,7 @@ impl Client {
         );
         // The server may list a method in `Public` and still refuse it.
         if pending.method == Method::GetParameter && status >= 400 && status != 454 {
-            let falls_back = std::mem::take(&mut self.supports_get_parameter)
+            let falls_back = std::mem::take(&mut self.conversation.supports_get_parameter)
                 && self.config.keep_alive == KeepAlive::Auto
                 && matches!(self.phase, Phase::Playing | Phase::Recording);
             if falls_back {
@@ -124,18 +124,18 @@ impl Client {
 
     /// Remembers the failure of a keep-alive. Only the first in a row is noted.
     fn keep_alive_failed(&mut self, cx: &mut Context<'_>, kind: &'static str, text: String) {
-        if self.server_hints.keep_alive.is_none() {
+        if self.conversation.server_hints.keep_alive.is_none() {
             let text = text.clone();
             cx.out.push_back(Output::Note(Note { kind, text }));
         }
-        self.server_hints.keep_alive = Some(text.into());
+        self.conversation.server_hints.keep_alive = Some(text.into());
     }
 
     /// Sends a keep-alive that was due at `due`.
     pub(super) fn send_keep_alive(&mut self, cx: &mut Context<'_>, due: Time) {
         let method = match self.config.keep_alive {
             KeepAlive::GetParameter => Method::GetParameter,
-            KeepAlive::Auto if self.supports_get_parameter => Method::GetParameter,
+            KeepAlive::Auto if self.conversation.supports_get_parameter => Method::GetParameter,
             KeepAlive::Auto | KeepAlive::Options => Method::Options,
         };
         let pending = Pending {

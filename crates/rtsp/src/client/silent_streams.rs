@@ -15,10 +15,10 @@ impl Client {
     /// Text and data may be silent while they have nothing to send: they are noted, but not
     /// counted.
     pub(super) fn count_silent_streams(&self, cx: &mut Context<'_>, failed: bool) {
-        if self.phase != Phase::Playing || self.first_media.is_none() {
+        if self.phase != Phase::Playing || self.starts.first_media.is_none() {
             return;
         }
-        let Some(answered) = self.play_answered else {
+        let Some(answered) = self.starts.play_answered else {
             return;
         };
         if cx.now.since(answered) < FAILED_WAIT_MIN {
@@ -68,6 +68,6 @@ impl Client {
     /// shorter than the others; after a pause or a seek, a stream need not have started again; and
     /// a remote receiver reports only now and then.
     fn silence_means_stopped(&self) -> bool {
-        self.playing_time.is_none() && self.timeline.is_none() && self.link.is_none()
+        self.playing_time.is_none() && self.timeline.is_none() && self.remote.link.is_none()
     }
 }

@@ -264,7 +264,7 @@ impl Client {
             && let Some(Action::Play(play)) = self.config.actions.first()
         {
             timeline.next = 1;
-            let request = timeline.play_request(play, ChangeKind::Seek, self.due);
+            let request = timeline.play_request(play, ChangeKind::Seek, self.starts.due);
             let from = request.from.unwrap_or_default();
             range = Range::Npt {
                 start: Some(NptStart::At(from)),
@@ -448,7 +448,7 @@ impl Client {
                 timeline.playback = PlaybackState::Playing;
                 let delay = at.since(request.due).as_nanos() as u64;
                 cx.recorder.record(request.kind.delays().0, delay);
-                self.play_answered = Some(at);
+                self.starts.play_answered = Some(at);
                 self.announce_position(cx, &request, response, at);
                 self.apply_play_answer(cx, &request, response);
                 self.next_check = Some(cx.now);

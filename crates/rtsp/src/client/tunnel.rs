@@ -61,11 +61,11 @@ impl Client {
 
     /// Sends bytes to the server: a request, or an interleaved frame.
     pub(super) fn send_bytes(&self, cx: &mut Context<'_>, bytes: Vec<u8>) {
-        let (channel, bytes) = match &self.connection.tunnel {
+        let (channel, bytes) = match &self.conversation.connection.tunnel {
             Some(Tunnel {
                 post: Some(post), ..
             }) => (*post, STANDARD.encode(bytes).into_bytes()),
-            _ => (self.connection.channel, bytes),
+            _ => (self.conversation.connection.channel, bytes),
         };
         cx.out.push_back(Output::Send {
             channel,
@@ -76,14 +76,14 @@ impl Client {
 
     /// Sends GET on the first connection of a tunnel. Returns `false` if there is no tunnel.
     pub(super) fn send_get(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(tunnel) = &mut self.connection.tunnel else {
+        let Some(tunnel) = &mut self.conversation.connection.tunnel else {
             return false;
         };
         tunnel.deadline = Some(cx.now + self.config.request_timeout.0);
         let cookie = tunnel.cookie.clone();
         let asked = self.ask_http("GET", &cookie, &[("Accept", MEDIA_TYPE)], &[]);
         cx.out.push_back(Output::Send {
-            channel: self.connection.channel,
+            channel: self.conversation.connection.channel,
             port: Port::Media,
             bytes: asked,
         });
@@ -113,7 +113,7 @@ impl Client {
 
     /// Returns whether the head of the answer to GET is still incomplete.
     pub(super) fn awaits_get_answer(&self) -> bool {
-        let tunnel = self.connection.tunnel.as_ref();
+        let tunnel = self.conversation.connection.tunnel.as_ref();
         tunnel.is_some_and(|tunnel| tunnel.head.is_some())
     }
 
@@ -124,7 +124,7 @@ impl Client {
         bytes: &[u8],
         times: ArrivalTimes<'_>,
     ) {
-        let Some(tunnel) = &mut self.connection.tunnel else {
+        let Some(tunnel) = &mut self.conversation.connection.tunnel else {
             return;
         };
         let Some(head) = &mut tunnel.head else { return };
@@ -154,7 +154,7 @@ impl Client {
             _ => return self.fail(cx, Failure::MalformedResponse, detail),
         }
         let post = self.new_channel();
-        if let Some(tunnel) = &mut self.connection.tunnel {
+        if let Some(tunnel) = &mut self.conversation.connection.tunnel {
             tunnel.post = Some(post);
         }
         let open = self.server_open();
@@ -170,7 +170,7 @@ impl Client {
 
     /// Sends POST, now that the second connection is open.
     pub(super) fn send_post(&mut self, cx: &mut Context<'_>) {
-        let Some(tunnel) = &self.connection.tunnel else {
+        let Some(tunnel) = &self.conversation.connection.tunnel else {
             return;
         };
         let Some(channel) = tunnel.post else { return };
@@ -190,7 +190,12 @@ impl Client {
 
     /// Fails the session if GET was not answered in time.
     pub(super) fn overdue_tunnel(&mut self, cx: &mut Context<'_>) {
-        let deadline = self.connection.tunnel.as_ref().and_then(Tunnel::deadline);
+        let deadline = self
+            .conversation
+            .connection
+            .tunnel
+            .as_ref()
+            .and_then(Tunnel::deadline);
         if self.phase == Phase::Connecting && deadline.is_some_and(|deadline| cx.now >= deadline) {
             let detail = format!(
                 "GET not answered within {}, {}",

@@ -18,7 +18,7 @@ pub(super) fn video_codec(media: &MediaSection) -> Option<VideoCodec> {
 impl Client {
     /// Makes the client play a later channel of a client that changes channel.
     pub fn for_later_channel(mut self) -> Client {
-        self.is_later_channel = true;
+        self.starts.is_later_channel = true;
         self
     }
 }

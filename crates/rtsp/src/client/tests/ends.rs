@@ -29,7 +29,7 @@ fn play_without_timers(sdp: &str, streams: u16) -> ClientBench {
     let mut bench = ClientBench::udp();
     bench.client.config.receiver_reports = false;
     bench.play_udp(sdp, streams);
-    bench.client.keep_alive_due = None;
+    bench.client.conversation.keep_alive_due = None;
     bench
 }
 
@@ -533,7 +533,7 @@ fn a_paused_client_has_not_gone_silent() {
             URL,
         );
         bench.play_udp(ONE, 1);
-        bench.client.keep_alive_due = None;
+        bench.client.conversation.keep_alive_due = None;
         for seq in 0..=10 {
             bench.packet(0, seq);
             bench.after(100);

@@ -407,7 +407,7 @@ fn unusable_answers_have_reasons() {
 fn missing_media_times_out() {
     let mut bench = ClientBench::udp();
     bench.play_udp(TWO, 2);
-    bench.client.keep_alive_due = None;
+    bench.client.conversation.keep_alive_due = None;
     let answered = bench.now;
     // Datagrams from another address do not count, but the detail names it.
     let sink = bench.client.streams[0].sink;
@@ -428,7 +428,7 @@ fn missing_media_times_out() {
 fn missing_media_over_udp_names_what_to_try() {
     let mut bench = ClientBench::udp();
     bench.play_udp(TWO, 2);
-    bench.client.keep_alive_due = None;
+    bench.client.conversation.keep_alive_due = None;
     while bench.out.is_empty() {
         bench.deadline();
     }

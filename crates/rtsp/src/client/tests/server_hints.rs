@@ -67,7 +67,7 @@ fn the_next_keep_alive_does_not_wait_for_an_answer() {
     // Unanswered keep-alives do not accumulate.
     let (asked, _) = play_on(&mut bench, &mut 400, 3000);
     assert_eq!(asked.len(), 100);
-    assert!(bench.client.pending.len() <= 8);
+    assert!(bench.client.conversation.pending.len() <= 8);
     let channel = bench.tcp;
     let how = CloseReason::End;
     bench.input(Input::Closed {

@@ -17,7 +17,7 @@ fn stopped_after(sdp: &str, seconds: u16, second: u16, says_bye: bool) -> (u64, 
     let mut bench = ClientBench::udp();
     bench.client.config.receiver_reports = false;
     bench.play_udp(sdp, 2);
-    bench.client.keep_alive_due = None;
+    bench.client.conversation.keep_alive_due = None;
     for seq in 0..seconds * 10 {
         bench.packet(0, seq);
         if seq < second * 10 {

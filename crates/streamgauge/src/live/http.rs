@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use kit::http1::{FieldRules, HeadReader, Headers, RequestLine, TooLong, lines, start_line};
+use kit::http1::{FieldRules, Headers, RequestLine};
 
 /// Time limit of a request.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -27,35 +27,70 @@ pub(crate) struct Head {
     pub(crate) bearer: Option<String>,
 }
 
-/// Reads the head of a request (RFC 9112, 2 and 3). `None` if it is malformed.
+/// Reads the head of a request (RFC 9112, 2 and 3). `None` if it is malformed, which is known as soon
+/// as its first line shows it.
 pub(crate) fn read_request_head(
     stream: &mut TcpStream,
     within: Duration,
 ) -> io::Result<Option<Head>> {
     let deadline = Instant::now() + within;
-    let mut reader = HeadReader::new(HEAD_MAX);
+    let mut bytes = Vec::new();
     loop {
+        match parse(&bytes) {
+            Parsed::Head(head) => return Ok(Some(head)),
+            Parsed::Partial if bytes.len() < HEAD_MAX => {}
+            Parsed::Partial | Parsed::Malformed => return Ok(None),
+        }
         stream.set_read_timeout(Some(remaining(deadline)?))?;
         let mut buffer = [0; 1024];
-        let mut bytes = match stream.read(&mut buffer)? {
+        match stream.read(&mut buffer)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => &buffer[..count],
-        };
-        match reader.read(&mut bytes) {
-            Ok(Some(head)) => return Ok(parse(&head)),
-            Ok(None) => {}
-            Err(TooLong) => return Ok(None),
+            count => bytes.extend_from_slice(&buffer[..count]),
         }
     }
 }
 
-fn parse(head: &[u8]) -> Option<Head> {
-    let request = RequestLine::parse(start_line(head))?;
+#[derive(Debug, PartialEq, Eq)]
+enum Parsed {
+    Head(Head),
+    Partial,
+    Malformed,
+}
+
+/// Parses the beginning of a connection. Lines may end with LF alone, and empty ones may come first.
+fn parse(bytes: &[u8]) -> Parsed {
+    let mut rest = bytes;
+    while let [b'\r' | b'\n', after @ ..] = rest {
+        rest = after;
+    }
+    let mut all = Vec::new();
+    while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+        let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
+        if line.is_empty() {
+            return read(&all).map_or(Parsed::Malformed, Parsed::Head);
+        }
+        all.push(line);
+        rest = &rest[end + 1..];
+    }
+    let is_request = match all.first() {
+        Some(line) => RequestLine::parse(line).is_some(),
+        None => rest.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\r')),
+    };
+    match is_request {
+        true => Parsed::Partial,
+        false => Parsed::Malformed,
+    }
+}
+
+/// Reads the lines of a head.
+fn read(lines: &[&[u8]]) -> Option<Head> {
+    let (first, fields) = lines.split_first()?;
+    let request = RequestLine::parse(first)?;
     let (path, query) = request
         .target
         .split_once('?')
         .unwrap_or((request.target, ""));
-    let fields = Headers::parse(lines(head).skip(1), FieldRules::Strict, FIELDS_MAX).ok()?;
+    let fields = Headers::parse(fields.iter().copied(), FieldRules::Strict, FIELDS_MAX).ok()?;
     let bearer = fields.get("authorization").and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
@@ -119,15 +154,27 @@ mod tests {
 
     #[test]
     fn heads_of_requests_are_parsed() {
-        let head = parse(b"GET /events?token=x HTTP/1.1\r\nHOST: a:1").expect("it is a head");
+        let parsed = |bytes: &[u8]| match parse(bytes) {
+            Parsed::Head(head) => head,
+            other => panic!("{other:?}"),
+        };
+        let head = parsed(b"\r\nGET /events?token=x HTTP/1.1\r\nHOST: a:1\r\n\r\n");
         let wanted = ["GET", "/events", "token=x"].map(str::to_owned);
         assert_eq!([head.method, head.path, head.query], wanted);
         assert_eq!(head.host.as_deref(), Some("a:1"));
         assert_eq!(head.bearer, None);
-        let head = parse(b"GET / HTTP/1.1\r\nAuthorization: bearer ab").expect("it is a head");
+        let head = parsed(b"GET / HTTP/1.1\nAuthorization: bearer ab\n\n");
         assert_eq!(head.bearer.as_deref(), Some("ab"));
-        for malformed in [&b"\x01"[..], b"GET / HT", b"GET / HTTP/1.1\r\nno field"] {
-            assert_eq!(parse(malformed), None);
+        for partial in ["", "\r\n", "GET / HT", "GET / HTTP/1.1\r\nHost: a\r\n"] {
+            assert_eq!(parse(partial.as_bytes()), Parsed::Partial, "{partial}");
+        }
+        // The beginning of TLS, and a request of something else, are known before they are whole.
+        for malformed in [
+            &b"\x16\x03\x01"[..],
+            b"SSH-2.0-x\r\n",
+            b"GET / HTTP/1.1\r\nno field\r\n\r\n",
+        ] {
+            assert_eq!(parse(malformed), Parsed::Malformed);
         }
     }
 

@@ -27,8 +27,8 @@ pub struct ReferenceServer {
     pub aliases: &'static [&'static str],
     /// The port, as `--help` describes it.
     pub port: Port,
-    /// `true` if connections can use TLS.
-    pub tls: bool,
+    /// URL schemes over TLS, as `--help` names them; `None` without TLS.
+    pub tls: Option<&'static str>,
     /// Default of `--max-sessions`.
     pub max_sessions: &'static str,
     /// Help of `--report`.
@@ -121,14 +121,12 @@ struct ListenFlags {
     )]
     #[arg(help_heading = heading::LISTENING)]
     listen: Vec<IpAddr>,
-    #[arg(long, value_name = "PORT", value_delimiter = ',', help_heading = heading::LISTENING)]
+    #[arg(long, value_name = "PORT", help_heading = heading::LISTENING)]
     port: Vec<u16>,
 }
 
 #[derive(Debug, Args)]
 struct TlsFlags {
-    /// Use TLS on all connections, with the certificate chain in this file (PEM), the server's own
-    /// first
     #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = heading::LISTENING)]
     tls_cert: Option<PathBuf>,
     /// Private key of that certificate (PEM)
@@ -196,19 +194,23 @@ impl ReferenceServer {
     /// Adds the flags of the server to its command.
     pub fn add_flags(&self, command: Command) -> Command {
         let mut command = ListenFlags::augment_args(command);
-        if self.tls {
-            command = TlsFlags::augment_args(command);
+        if let Some(schemes) = self.tls {
+            let help = format!(
+                "Use TLS ({schemes}) on all connections, with the certificate chain in this file \
+                 (PEM), the server's own first"
+            );
+            command = TlsFlags::augment_args(command).mut_arg("tls_cert", |file| file.help(help));
         }
         command = RunFlags::augment_args((self.flags.augment)(command));
-        let action = if self.port.many {
-            ArgAction::Append
-        } else {
-            ArgAction::Set
+        let (action, delimiter) = match self.port.many {
+            true => (ArgAction::Append, Some(',')),
+            false => (ArgAction::Set, None),
         };
         let port = |port: Arg| {
             port.help(self.port.help)
                 .default_value(self.port.default)
                 .action(action)
+                .value_delimiter(delimiter)
         };
         command
             .about(self.about)
@@ -228,11 +230,11 @@ impl ReferenceServer {
         let ListenFlags { listen, port } = ListenFlags::from_arg_matches(matches).map_err(text)?;
         let run = RunFlags::from_arg_matches(matches).map_err(text)?;
         let tls = match self.tls {
-            true => {
+            Some(_) => {
                 let files = TlsFlags::from_arg_matches(matches).map_err(text)?;
                 files.tls_cert.zip(files.tls_key)
             }
-            false => None,
+            None => None,
         };
         let at = |&address: &IpAddr| port.iter().map(move |&port| (address, port).into());
         Ok(Configured {

@@ -57,8 +57,10 @@ fn addresses_and_ports_can_be_repeated() {
         let configured = server.parse(&two).expect("the flags are valid");
         let expected = ["127.0.0.2:9", "127.0.0.3:9", "[::1]:9"].map(|text| text.parse().unwrap());
         assert_eq!(configured.listen, expected, "{}", protocol.name);
-        let ports = server.parse(&["--port=9", "--port=10"]);
-        assert_eq!(ports.is_ok(), server.port.many, "{}", protocol.name);
+        for ports in [&["--port=9", "--port=10"][..], &["--port=9,10"]] {
+            let is_valid = server.parse(ports).is_ok();
+            assert_eq!(is_valid, server.port.many, "{} {ports:?}", protocol.name);
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
         default: "8080",
         many: false,
     },
-    tls: false,
+    tls: None,
     max_sessions: "20000",
     report: "Write a report on each connection to this file, as JSON lines",
     flags: OwnFlags::of::<RelayFlags>(),

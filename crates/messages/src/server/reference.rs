@@ -31,7 +31,7 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
         default: "9000",
         many: true,
     },
-    tls: true,
+    tls: Some("tls, wss"),
     max_sessions: "100000",
     report: "Write the counts to this file, as one JSON line per second and a last line with the \
              totals",

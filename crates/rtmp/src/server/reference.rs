@@ -28,7 +28,7 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
         default: "1935",
         many: false,
     },
-    tls: true,
+    tls: Some("rtmps"),
     max_sessions: "20000",
     report: "Write a report on each connection to this file, as JSON lines",
     flags: OwnFlags::of::<RtmpFlags>(),

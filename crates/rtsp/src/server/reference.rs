@@ -27,7 +27,7 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
         default: "8554",
         many: false,
     },
-    tls: true,
+    tls: Some("rtsps"),
     max_sessions: "20000",
     report: "Write what was really sent in each stream of each session to this file, as lines of \
              JSON; the last line says how well packets kept their schedule",
@@ -94,8 +94,8 @@ struct RtspFlags {
     #[arg(long, value_name = "TIME", default_value = "60s", help_heading = SERVICE)]
     session_timeout: TimeSpan,
     /// Require this name and password
-    #[arg(long, value_name = "NAME:PASSWORD", value_parser = credentials, help_heading = SERVICE)]
-    user: Option<(String, String)>,
+    #[arg(long, value_name = "NAME:PASSWORD", help_heading = SERVICE)]
+    user: Option<String>,
     /// Authentication scheme, with --user
     #[arg(
         long,
@@ -118,17 +118,19 @@ struct RtspFlags {
     log_packets: bool,
 }
 
+/// Splits `NAME:PASSWORD`. The error does not quote the text, which may be a password.
 fn credentials(text: &str) -> Result<(String, String), String> {
     match text.split_once(':') {
         Some((name, password)) if !name.is_empty() => Ok((name.to_owned(), password.to_owned())),
-        _ => Err("must be NAME:PASSWORD".to_owned()),
+        _ => Err("--user must be NAME:PASSWORD".to_owned()),
     }
 }
 
 impl ServerFlags for RtspFlags {
     fn settings(self, seed: u64) -> SettingsResult {
         let faults = ServerFaults::read(&self.faults)?;
-        let (user, password) = self.user.unzip();
+        let user = self.user.as_deref().map(credentials).transpose()?;
+        let (user, password) = user.unzip();
         Ok(Box::new(ServerConfig {
             bitrate: self.video.bitrate,
             frame_rate: self.video.fps,
@@ -283,4 +285,15 @@ fn pacing_line(pacing: &Pacing) -> Option<String> {
         count(pacing.in_bursts as f64),
         count(pacing.refused as f64),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn password_without_a_name_is_not_quoted() {
+        let error = SERVER.parse(&["--user", "hunter2"]).expect_err("no name");
+        assert_eq!(error, "--user must be NAME:PASSWORD");
+    }
 }

@@ -33,7 +33,7 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
         default: "9000",
         many: false,
     },
-    tls: false,
+    tls: None,
     max_sessions: "5000",
     report: "Write a report on each connection to this file, as JSON lines",
     flags: OwnFlags::of::<SrtFlags>(),

@@ -28,7 +28,7 @@ pub(crate) static SERVER: ReferenceServer = ReferenceServer {
         default: "8889",
         many: false,
     },
-    tls: true,
+    tls: Some("whip+https, whep+https, janus+wss"),
     max_sessions: "60000",
     report: "Write a report on each session to this file, as JSON lines",
     flags: OwnFlags::of::<WebRtcFlags>(),

@@ -42,8 +42,8 @@ fn serve(folder: &Path, port: u16, with: &[&str]) -> Process {
     server
 }
 
-/// Stops the server. Returns the sums of two of its counts over all sessions.
-fn served(server: Process, folder: &Path, pointers: [&str; 2]) -> [u64; 2] {
+/// Stops the server. Returns the sums of its counts over all sessions.
+fn served<const N: usize>(server: Process, folder: &Path, pointers: [&str; N]) -> [u64; N] {
     server.signal("TERM");
     server.finish(Duration::from_secs(60));
     let text = fs::read_to_string(folder.join("served.jsonl")).expect("it was written");
@@ -69,6 +69,73 @@ fn turn(port: u16, transport: &str, password: &str) -> String {
     )
 }
 
+/// Plays through coturn. Returns `false` if the kernel dropped datagrams at coturn's sockets, which
+/// it does if the machine leaves coturn no time.
+fn plays_through_coturn(transport: &str, keys: &str, path: Option<&str>) -> bool {
+    let folder = folder();
+    let (relay, port) = (free_port(), free_port());
+    let names = vec!["127.0.0.1".to_owned()];
+    let made = rcgen::generate_simple_self_signed(names).expect("it can be made");
+    let write = |name: &str, text: String| {
+        fs::write(folder.path().join(name), text).expect("there is room");
+    };
+    write("cert.pem", made.cert.pem());
+    write("key.pem", made.signing_key.serialize_pem());
+    let with = "--allow-loopback-peers --stale-nonce=2 --cert cert.pem --pkey key.pem";
+    let with: Vec<&str> = with.split(' ').collect();
+    let Some(coturn) = relays(folder.path(), relay, &with) else {
+        return true;
+    };
+    let with: Vec<&str> = "--audio --length 4s --fault loss=2%".split(' ').collect();
+    let server = serve(folder.path(), port, &with);
+    let turn = turn(relay, transport, "hush-hush");
+    let scenario = format!(
+        "duration: 20s\nclients:\n  viewers:\n    leave: at_end\n    {keys}\n    {turn}\n    \
+     urls: [\"whep+http://127.0.0.1:{port}/whep/one\"]\n    \
+     load: {{ clients: 3, start: at_once }}\n"
+    );
+    fs::write(folder.path().join("run.yaml"), scenario).expect("there is room");
+    run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
+    let report = Report::read(&folder.path().join("out.json"));
+    assert_eq!(report.clients("completed"), 3);
+    let count = |name: &str| number(report.metric(name));
+    let counts = ["/sent/expected", "/sent/payload_bytes", "/sent/left_out"];
+    let [expected, bytes, left_out] = served(server, folder.path(), counts);
+    assert!(expected > 3 * 400, "{expected}");
+    assert_eq!(count("expected"), expected, "{transport} {keys}");
+    if keys.contains("nack") {
+        if count("lost") > left_out {
+            return false;
+        }
+        assert_eq!(count("lost"), left_out, "{transport} {keys}");
+        assert_eq!(count("payload_bytes"), bytes, "{transport} {keys}");
+        assert!(left_out > 0);
+    } else {
+        // Packets lost at the end are requested too late.
+        assert!(count("recovered_packets") > count("lost"));
+        assert_eq!(count("unauthentic"), 0);
+    }
+    assert_eq!(count("stun_refused"), 0);
+    assert!(report.metric("turn_delay")["p50"].as_f64() > Some(0.0));
+    let found = report.0["tester"]["receive_path"].as_str();
+    if path.is_some() {
+        assert_eq!(found, path);
+    }
+    coturn.signal("TERM");
+    coturn.finish(Duration::from_secs(60));
+    let log = fs::read_to_string(folder.path().join("turn.log")).expect("it was written");
+    let of = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+    // Over UDP a client repeats a request that coturn does not answer within 250 ms.
+    let one_each = |count: usize| count == 3 || (transport == "udp" && count > 3);
+    assert!(one_each(of("ALLOCATE processed, success")), "{log}");
+    assert!(one_each(of("CHANNEL_BIND processed, success")), "{log}");
+    assert!(of("CREATE_PERMISSION processed, success") >= 3, "{log}");
+    // Clients release their allocations at the end, after the first nonce has expired.
+    assert!(one_each(of("REFRESH processed, success")), "{log}");
+    assert!(of("error 438") >= 3, "{log}");
+    true
+}
+
 #[test]
 fn media_through_coturn_is_counted_exactly() {
     run_concurrently(
@@ -79,66 +146,12 @@ fn media_through_coturn_is_counted_exactly() {
             ("tls", "nack: false", None),
         ],
         |&(transport, keys, path)| {
-            let folder = folder();
-            let (relay, port) = (free_port(), free_port());
-            let names = vec!["127.0.0.1".to_owned()];
-            let made = rcgen::generate_simple_self_signed(names).expect("it can be made");
-            let write = |name: &str, text: String| {
-                fs::write(folder.path().join(name), text).expect("there is room");
-            };
-            write("cert.pem", made.cert.pem());
-            write("key.pem", made.signing_key.serialize_pem());
-            let with = "--allow-loopback-peers --stale-nonce=2 --cert cert.pem --pkey key.pem";
-            let with: Vec<&str> = with.split(' ').collect();
-            let Some(coturn) = relays(folder.path(), relay, &with) else {
-                return;
-            };
-            let with: Vec<&str> = "--audio --length 4s --fault loss=2%".split(' ').collect();
-            let server = serve(folder.path(), port, &with);
-            let turn = turn(relay, transport, "hush-hush");
-            let scenario = format!(
-                "duration: 20s\nclients:\n  viewers:\n    leave: at_end\n    {keys}\n    {turn}\n    \
-             urls: [\"whep+http://127.0.0.1:{port}/whep/one\"]\n    \
-             load: {{ clients: 3, start: at_once }}\n"
+            let mut attempts = 0..3;
+            let counted = attempts.any(|_| plays_through_coturn(transport, keys, path));
+            assert!(
+                counted,
+                "coturn lost datagrams three times: {transport} {keys}"
             );
-            fs::write(folder.path().join("run.yaml"), scenario).expect("there is room");
-            run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
-            let report = Report::read(&folder.path().join("out.json"));
-            assert_eq!(report.clients("completed"), 3);
-            let count = |name: &str| number(report.metric(name));
-            let [expected, bytes] = served(
-                server,
-                folder.path(),
-                ["/sent/expected", "/sent/payload_bytes"],
-            );
-            assert!(expected > 3 * 400, "{expected}");
-            assert_eq!(count("expected"), expected, "{transport} {keys}");
-            if keys.contains("nack") {
-                assert_eq!(count("payload_bytes"), bytes, "{transport} {keys}");
-                assert!(count("lost") > 0);
-            } else {
-                // Packets lost at the end are requested too late.
-                assert!(count("recovered_packets") > count("lost"));
-                assert_eq!(count("unauthentic"), 0);
-            }
-            assert_eq!(count("stun_refused"), 0);
-            assert!(report.metric("turn_delay")["p50"].as_f64() > Some(0.0));
-            let found = report.0["tester"]["receive_path"].as_str();
-            if path.is_some() {
-                assert_eq!(found, path);
-            }
-            coturn.signal("TERM");
-            coturn.finish(Duration::from_secs(60));
-            let log = fs::read_to_string(folder.path().join("turn.log")).expect("it was written");
-            let of = |text: &str| log.lines().filter(|line| line.contains(text)).count();
-            // Over UDP a client repeats a request that coturn does not answer within 250 ms.
-            let one_each = |count: usize| count == 3 || (transport == "udp" && count > 3);
-            assert!(one_each(of("ALLOCATE processed, success")), "{log}");
-            assert!(one_each(of("CHANNEL_BIND processed, success")), "{log}");
-            assert!(of("CREATE_PERMISSION processed, success") >= 3, "{log}");
-            // Clients release their allocations at the end, after the first nonce has expired.
-            assert!(one_each(of("REFRESH processed, success")), "{log}");
-            assert!(of("error 438") >= 3, "{log}");
         },
     );
 }

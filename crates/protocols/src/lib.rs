@@ -128,7 +128,7 @@ pub struct Clients(Box<dyn ClientFactory>);
 
 impl Clients {
     /// Prepares the media that the clients publish, if any, which may take some seconds. `file`
-    /// holds the contents of [`PopulationKeys::source_file`].
+    /// holds the contents of the media file that they send.
     ///
     /// # Errors
     /// If the media cannot be made; the text says why.

@@ -282,8 +282,8 @@ impl<'a> Facts<'a> {
         .sending(published)
     }
 
-    /// These facts for clients that send `sent`: they stay until the run ends, and their pictures may
-    /// bear time codes.
+    /// These facts for clients that send `sent`: they stay until the run ends, and their pictures
+    /// may bear time codes.
     pub fn sending(self, sent: Option<&'a SourceConfig>) -> Facts<'a> {
         Facts {
             sent,

@@ -12,8 +12,8 @@ pub trait FaultSet: Default {
     /// Returns an example of each fault.
     fn known() -> Vec<&'static str>;
 
-    /// Sets the fault `name`; `value` is empty if there is none. Returns `None` if no fault has this
-    /// name.
+    /// Sets the fault `name`; `value` is empty if there is none. Returns `None` if no fault has
+    /// this name.
     fn set(&mut self, name: &str, value: &str) -> Option<Result<(), String>>;
 
     /// Adds a fault. Unless the server says otherwise, it replaces an earlier one of its name.

@@ -112,7 +112,7 @@ impl OwnFlags {
 /// Addresses to listen on.
 #[derive(Debug, Args)]
 struct ListenFlags {
-    /// Addresses to listen on
+    /// Addresses to listen on, separated by commas
     #[arg(
         long,
         value_name = "ADDRESS",

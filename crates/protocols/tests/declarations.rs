@@ -65,6 +65,21 @@ fn addresses_and_ports_can_be_repeated() {
 }
 
 #[test]
+fn invalid_secrets_are_not_quoted() {
+    for (name, flag, secret) in [
+        ("rtsp", "--user", "hunter2"),
+        ("srt", "--passphrase", "hunter2"),
+        ("webrtc", "--token", "hunter 2"),
+    ] {
+        let protocol = protocols::find(name).expect("it is registered");
+        let server = protocol.server.expect("it has one");
+        let error = server.parse(&[flag, secret]).expect_err(flag);
+        assert!(error.contains(flag), "{error}");
+        assert!(!error.contains(secret), "{error}");
+    }
+}
+
+#[test]
 fn schemes_of_servers_are_those_of_their_protocol() {
     let address = SocketAddr::from(([127, 0, 0, 1], 9));
     for (protocol, server) in servers() {

@@ -65,8 +65,8 @@ fn shown(key: &KeyFigure, population: &Population) -> Option<ShownFigure> {
     })
 }
 
-/// Returns the populations with those of viewers first, otherwise in the order of the scenario: what
-/// viewers receive is the result of a run in which others publish it.
+/// Returns the populations with those of viewers first, otherwise in the order of the scenario:
+/// what viewers receive is the result of a run in which others publish it.
 pub(crate) fn by_importance(report: &Report) -> Vec<&Population> {
     let mut all: Vec<&Population> = report.populations.iter().collect();
     all.sort_by_key(|population| {

@@ -247,7 +247,8 @@ pub(super) fn is_overhead(percent: &u32) -> bool {
 
 impl ClientConfig {
     /// Returns `true` if clients receive media at a port that is known in advance: false for
-    /// publishers, which receive control packets only, and in a rendezvous, where the peer knows it.
+    /// publishers, which receive control packets only, and in a rendezvous, where the peer knows
+    /// it.
     pub(crate) fn receives_from_known_port(&self) -> bool {
         self.publish.is_none() && self.mode == Mode::Caller
     }

@@ -38,8 +38,8 @@ use crate::targets::Targets;
 /// Time limit for getting a file.
 const FILE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Maximum time after the agreed start at which a runner still begins, unless the scenario allows its
-/// event loops to be later than that.
+/// Maximum time after the agreed start at which a runner still begins, unless the scenario allows
+/// its event loops to be later than that.
 const LATE_BEGIN: Duration = Duration::from_millis(250);
 
 /// Silence of a coordinator after which a runner forgets a run that has not begun, or one whose

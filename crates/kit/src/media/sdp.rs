@@ -1,7 +1,7 @@
 //! Session descriptions (SDP, RFC 8866), as far as a player needs them.
 //!
-//! The parser accepts what players tolerate: bare line feeds, trailing blanks, lines in the wrong order
-//! or of unknown type, missing `o=`, `s=` and `t=`, ports out of range.
+//! The parser accepts what players tolerate: bare line feeds, trailing blanks, lines in the wrong
+//! order or of unknown type, missing `o=`, `s=` and `t=`, ports out of range.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,5 +1,5 @@
-//! The conversation with the server: its connection, outstanding requests, and what the server has
-//! said of itself.
+//! The conversation with the server: the connection, outstanding requests, and facts that the server
+//! has stated.
 
 use kit::auth::Authenticator;
 use kit::lifecycle::Addresses;

@@ -67,8 +67,8 @@ struct RtspFlags {
     transports: Transports,
     /// Also serve multicast: each stream is sent once for all clients that request multicast, to a
     /// group of its own, counting up from this one. Only for clients with the same IP version. With
-    /// a group for source-specific multicast, such as 232.1.1.1, the server names itself as the only
-    /// source [default group: 239.255.42.1]
+    /// a group for source-specific multicast, such as 232.1.1.1, the server names itself as the
+    /// only source [default group: 239.255.42.1]
     #[arg(long, value_name = "GROUP", num_args = 0..=1, default_missing_value = "239.255.42.1")]
     #[arg(help_heading = SERVICE)]
     multicast: Option<IpAddr>,
@@ -285,15 +285,4 @@ fn pacing_line(pacing: &Pacing) -> Option<String> {
         count(pacing.in_bursts as f64),
         count(pacing.refused as f64),
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn password_without_a_name_is_not_quoted() {
-        let error = SERVER.parse(&["--user", "hunter2"]).expect_err("no name");
-        assert_eq!(error, "--user must be NAME:PASSWORD");
-    }
 }

@@ -74,8 +74,7 @@ struct SrtFlags {
     latency: TimeSpan,
     /// Passphrase that callers need [default: no encryption]
     #[arg(long, value_name = "WORDS", help_heading = SERVICE)]
-    #[arg(value_parser = |text: &str| Passphrase::new(text))]
-    passphrase: Option<Passphrase>,
+    passphrase: Option<String>,
     /// Inject a fault; may be repeated: handshake=silent (or unfinished, malformed), reject=2404
     /// (or another code), lose=1% (of first transmissions), lose-again=10% (of retransmissions),
     /// duplicate=1%, reorder=1%, corrupt=1%, stall=5s+1s, stop=5s (no more media), silent=5s (no
@@ -117,6 +116,9 @@ impl ServerFlags for SrtFlags {
             ..SourceConfig::default()
         };
         let messages = self.messages(&source)?;
+        // The error does not quote the passphrase, as that of a parser would.
+        let passphrase = self.passphrase.map(Passphrase::new).transpose();
+        let passphrase = passphrase.map_err(|error| format!("--passphrase: {error}"))?;
         if messages.is_none() {
             config::check_source(&source)?;
         }
@@ -126,7 +128,7 @@ impl ServerFlags for SrtFlags {
             streams: self.streams,
             length: self.length.map(|TimeSpan(length)| length),
             latency,
-            passphrase: self.passphrase,
+            passphrase,
             faults,
             seed,
             ..ServerConfig::default()

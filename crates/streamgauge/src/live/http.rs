@@ -27,8 +27,8 @@ pub(crate) struct Head {
     pub(crate) bearer: Option<String>,
 }
 
-/// Reads the head of a request (RFC 9112, 2 and 3). `None` if it is malformed, which is known as soon
-/// as its first line shows it.
+/// Reads the head of a request (RFC 9112, 2 and 3). `None` if it is malformed, which is known as
+/// soon as its first line shows it.
 pub(crate) fn read_request_head(
     stream: &mut TcpStream,
     within: Duration,
@@ -57,7 +57,8 @@ enum Parsed {
     Malformed,
 }
 
-/// Parses the beginning of a connection. Lines may end with LF alone, and empty ones may come first.
+/// Parses the beginning of a connection. Lines may end with LF alone, and empty ones may come
+/// first.
 fn parse(bytes: &[u8]) -> Parsed {
     let mut rest = bytes;
     while let [b'\r' | b'\n', after @ ..] = rest {

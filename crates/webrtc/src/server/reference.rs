@@ -57,7 +57,7 @@ struct WebRtcFlags {
     #[arg(long, help_heading = MEDIA)]
     audio: bool,
     /// Token that clients must present (Authorization: Bearer) [default: none]
-    #[arg(long, value_name = "TOKEN", value_parser = token, help_heading = SERVICE)]
+    #[arg(long, value_name = "TOKEN", help_heading = SERVICE)]
     token: Option<String>,
     /// Maximum number of concurrent sessions; further ones are refused with 503
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000, help_heading = SERVICE)]
@@ -72,10 +72,11 @@ struct WebRtcFlags {
     faults: Vec<String>,
 }
 
-fn token(text: &str) -> Result<String, String> {
+/// Checks a token. The error does not quote it, as that of a parser would.
+fn check_token(text: &str) -> Result<(), String> {
     match is_value(text) && !text.is_empty() && !text.contains([' ', '\t']) {
-        true => Ok(text.to_owned()),
-        false => Err("must be one word, without spaces or control characters".to_owned()),
+        true => Ok(()),
+        false => Err("--token must be one word, without spaces or control characters".to_owned()),
     }
 }
 
@@ -84,6 +85,7 @@ impl ServerFlags for WebRtcFlags {
         let faults = ServerFaults::read(&self.faults)?;
         let source = self.video.source(self.audio);
         source.check()?;
+        self.token.as_deref().map_or(Ok(()), check_token)?;
         Ok(Box::new(ServerConfig {
             source,
             streams: self.streams,

@@ -63,9 +63,9 @@ impl RtpFeed {
 
     /// Tells the server where to request key frames: it sends requests to the source of the last
     /// packet at its port for RTCP, and a header of RTP suffices. No reports are sent. Janus would
-    /// remove them (`janus_rtcp_filter`), and they can stop it for ever: to relay RTCP, it locks the
-    /// mount point and then the handle of each viewer; its Admin API locks a handle and then the
-    /// mount point.
+    /// remove them (`janus_rtcp_filter`), and they can stop it for ever: to relay RTCP, it locks
+    /// the mount point and then the handle of each viewer; its Admin API locks a handle and then
+    /// the mount point.
     fn name_source(&self, cx: &mut Context<'_>) {
         for (stream, sockets) in self.outgoing_media.streams.iter().zip(&self.sockets) {
             if let Some(channel) = sockets.control.filter(|_| sockets.control_is_open) {

@@ -82,7 +82,7 @@ impl PeerLink {
     }
 
     /// Handles a message of the TURN server, or a datagram with a ChannelData header. `exact` is
-    /// true if its arrival time is that of its last byte.
+    /// true if the arrival time of the last byte is known.
     fn handle_relayed_frame(&mut self, cx: &mut Context<'_>, frame: &Arrival<'_>, exact: bool) {
         let relay = self.relay.as_mut();
         let Some(allocation) = relay.and_then(|relay| relay.allocation.as_mut()) else {

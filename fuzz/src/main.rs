@@ -16,6 +16,7 @@ static TARGET: OnceLock<Target> = OnceLock::new();
 /// Selects the target. Two special uses exit here: the name `list` prints the names, and
 /// `STREAMGAUGE_FUZZ_SEED=FOLDER` writes the target's seeds to a folder.
 fn choose() {
+    protocols::install();
     let name = std::env::var("STREAMGAUGE_FUZZ").unwrap_or_default();
     if name == "list" {
         for (name, _) in TARGETS {

@@ -348,6 +348,7 @@ mod tests {
 
     #[test]
     fn worker_that_panics_makes_the_run_invalid_and_lets_it_end() {
+        protocols::install();
         let text = "clients: {viewers: {protocol: rtsp, urls: ['rtsp://127.0.0.1:9/a'], \
                     load: {clients: 2}}}\nworkers: 2\n";
         let scenario = Scenario::parse("test", text, &scenario::Overrides::default())

@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crossbeam_channel::RecvTimeoutError;
+use kit::descriptor::RunContext;
 use measure::{Catalogue, Time};
 use net::Clock;
-use protocols::RunContext;
 use runfile::EventRow;
 use scenario::{Scenario, Secrets};
 

@@ -5,15 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use measure::Catalogue;
-use schemars::JsonSchema;
 
 use super::client::Client;
 use super::config::{self, ClientConfig};
 use super::metrics::HTTP_TS;
 use super::relay::reference::SERVER;
 use kit::descriptor::{
-    ClientFactory, ClientIdentity, Facts, Location, PopulationKeys, PopulationPlan, Protocol,
-    RunContext, StreamName, Transport,
+    ClientFactory, ClientIdentity, Facts, KeysType, Location, PopulationKeys, PopulationPlan,
+    Protocol, RunContext, StreamName, Transport,
 };
 use kit::http1::Url;
 use kit::keys::KeyError;
@@ -40,7 +39,7 @@ pub static PROTOCOL: Protocol = Protocol {
     server: Some(&SERVER),
     trials: &[],
     options: &ClientOptions::NONE,
-    config_schema: <ClientConfig as JsonSchema>::json_schema,
+    keys: KeysType::of::<ClientConfig>(),
     former_key: config::removed_key_advice,
 };
 

@@ -2,14 +2,19 @@
 
 #![deny(missing_docs)]
 
+use std::any::Any;
 use std::fmt::{self, Debug};
 use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use dyn_clone::DynClone;
 use measure::Catalogue;
-use schemars::{Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use serde::{Deserializer, Serialize, Serializer};
 
 use crate::browser::{Golden, Page};
 use crate::calibration::Trial;
@@ -54,9 +59,8 @@ pub struct Protocol {
     pub trials: &'static [Trial],
     /// Command-line options of the clients.
     pub options: &'static ClientOptions,
-    /// JSON schema of the keys of a population: an object. Its definitions are added to the
-    /// generator.
-    pub config_schema: fn(&mut SchemaGenerator) -> Schema,
+    /// Type of the keys of a population.
+    pub keys: KeysType,
     /// Returns the replacement of a key that this protocol had in the past; `None` for any other
     /// key.
     pub former_key: fn(&str) -> Option<&'static str>,
@@ -137,7 +141,7 @@ impl StreamName {
 pub const ASSUMED_STREAMS: usize = 2;
 
 /// Protocol-independent access to the keys of a population.
-pub trait PopulationKeys: Debug + Send + Sync {
+pub trait PopulationKeys: Debug + Send + Sync + DynClone + AnyEq + erased_serde::Serialize {
     /// The protocol that the keys belong to.
     fn protocol(&self) -> &'static Protocol;
 
@@ -208,6 +212,86 @@ pub trait PopulationKeys: Debug + Send + Sync {
     /// If a browser cannot do what the clients do; the text says why.
     fn golden_page(&self, _url: &str) -> Result<Page, String> {
         Err("a browser does not speak this protocol".to_owned())
+    }
+}
+
+/// Keys of a population of any protocol. Dereferences to its [`PopulationKeys`].
+#[derive(Clone, Debug)]
+pub struct ClientConfig(Box<dyn PopulationKeys>);
+
+impl Deref for ClientConfig {
+    type Target = dyn PopulationKeys;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl DerefMut for ClientConfig {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut *self.0
+    }
+}
+
+impl PartialEq for ClientConfig {
+    fn eq(&self, other: &ClientConfig) -> bool {
+        self.0.equals(&*other.0)
+    }
+}
+
+impl Serialize for ClientConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        erased_serde::serialize(&*self.0, serializer)
+    }
+}
+
+impl ClientConfig {
+    /// Returns a session that asks for a description of the media of `url`, as a client of the
+    /// population would before it plays. It emits [`session::Output::Described`] or fails, and
+    /// ends. `None` if the protocol has no such request, or the clients publish.
+    ///
+    /// The error says why the URL is invalid.
+    pub fn description_of(&self, url: &str, seed: u64) -> Option<Result<Box<dyn Session>, String>> {
+        match self.facts().publishes() {
+            true => None,
+            false => self.describe_session(url, seed),
+        }
+    }
+}
+
+dyn_clone::clone_trait_object!(PopulationKeys);
+
+/// Comparison with a value of an unknown type. Every type with `PartialEq` has it.
+pub trait AnyEq: Any {
+    /// Returns `true` if `other` has the same type and is equal.
+    fn equals(&self, other: &dyn Any) -> bool;
+}
+
+impl<T: Any + PartialEq> AnyEq for T {
+    fn equals(&self, other: &dyn Any) -> bool {
+        other.downcast_ref() == Some(self)
+    }
+}
+
+/// Type of the keys of a protocol's populations.
+#[derive(Debug)]
+pub struct KeysType {
+    default: fn() -> ClientConfig,
+    read: fn(&mut dyn erased_serde::Deserializer<'_>) -> erased_serde::Result<ClientConfig>,
+    schema: fn(&mut SchemaGenerator) -> Schema,
+}
+
+impl KeysType {
+    /// The type `K`.
+    pub const fn of<K: PopulationKeys + Default + DeserializeOwned + JsonSchema>() -> KeysType {
+        KeysType {
+            default: || ClientConfig(Box::new(K::default())),
+            read: |deserializer| {
+                let keys: K = erased_serde::deserialize(deserializer)?;
+                Ok(ClientConfig(Box::new(keys)))
+            },
+            schema: K::json_schema,
+        }
     }
 }
 
@@ -471,6 +555,29 @@ impl Protocol {
     pub const LATE_OR_WITH_GAPS: &'static [&'static str] =
         &["startup_delay.p95 < 2s", "longest_gap.p95 < 2s"];
 
+    /// Returns the keys with their defaults.
+    pub fn default_config(&self) -> ClientConfig {
+        (self.keys.default)()
+    }
+
+    /// Reads the keys of a population. Unknown keys are errors; missing ones get their defaults.
+    ///
+    /// # Errors
+    /// Of the deserializer and of the keys. Of an error of the deserializer only its text is left.
+    pub fn read_keys<'de>(
+        &self,
+        deserializer: impl Deserializer<'de>,
+    ) -> erased_serde::Result<ClientConfig> {
+        (self.keys.read)(&mut <dyn erased_serde::Deserializer<'_>>::erase(
+            deserializer,
+        ))
+    }
+
+    /// JSON schema of the keys: an object. Its definitions are added to the generator.
+    pub fn keys_schema(&self, generator: &mut SchemaGenerator) -> Schema {
+        (self.keys.schema)(generator)
+    }
+
     /// Returns the replacement of a key that this protocol had in the past; `None` for any other
     /// key.
     pub fn former_key(&self, key: &str) -> Option<&'static str> {
@@ -506,7 +613,7 @@ impl Protocol {
 
     /// Names of the protocol's keys.
     pub fn config_keys(&self) -> Vec<String> {
-        let schema = (self.config_schema)(&mut SchemaGenerator::default());
+        let schema = self.keys_schema(&mut SchemaGenerator::default());
         schema
             .get("properties")
             .and_then(|properties| properties.as_object())

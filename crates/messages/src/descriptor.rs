@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use measure::Catalogue;
-use schemars::JsonSchema;
 
 use super::client::{Client, ClientPlan};
 use super::config::{self, ClientConfig};
@@ -14,7 +13,8 @@ use super::options::OPTIONS;
 use super::server::reference::SERVER;
 use super::url::{self, Target};
 use kit::descriptor::{
-    ClientFactory, ClientIdentity, Facts, Location, PopulationKeys, Protocol, RunContext, Transport,
+    ClientFactory, ClientIdentity, Facts, KeysType, Location, PopulationKeys, Protocol, RunContext,
+    Transport,
 };
 use kit::keys::KeyError;
 use kit::metrics::CLIENTS;
@@ -35,7 +35,7 @@ pub static PROTOCOL: Protocol = Protocol {
     server: Some(&SERVER),
     trials: &[],
     options: &OPTIONS,
-    config_schema: <ClientConfig as JsonSchema>::json_schema,
+    keys: KeysType::of::<ClientConfig>(),
     former_key: config::removed_key_advice,
 };
 

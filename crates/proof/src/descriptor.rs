@@ -2,15 +2,14 @@
 
 use std::net::SocketAddr;
 
-use schemars::JsonSchema;
-
 use super::client::Client;
 use super::config::ClientConfig;
 use super::metrics::CATALOGUE;
 use super::receiver::COLUMNS;
 use super::reference::SERVER;
 use kit::descriptor::{
-    ClientFactory, ClientIdentity, Facts, Location, PopulationKeys, Protocol, RunContext, Transport,
+    ClientFactory, ClientIdentity, Facts, KeysType, Location, PopulationKeys, Protocol, RunContext,
+    Transport,
 };
 use kit::keys::{KeyError, check_positive};
 use kit::options::{ClientOption, ClientOptions};
@@ -32,7 +31,7 @@ pub static PROTOCOL: Protocol = Protocol {
     server: Some(&SERVER),
     trials: &[],
     options: &OPTIONS,
-    config_schema: <ClientConfig as JsonSchema>::json_schema,
+    keys: KeysType::of::<ClientConfig>(),
     former_key: |_| None,
 };
 

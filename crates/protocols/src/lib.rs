@@ -1,27 +1,16 @@
 //! The only list of protocols.
 //!
 //! Each is one line of `protocols!` below, and a feature of this crate. Its own crate declares it
-//! as a [`Protocol`].
+//! as a [`Protocol`]. Only the program depends on the list, and installs it.
 
 #![deny(missing_docs)]
 
-pub mod scheme_help;
+pub use kit::descriptor::Protocol;
 
-use std::ops::{Deref, DerefMut};
-
-use serde::{Deserialize, Deserializer, Serialize};
-
-use kit::descriptor::{ClientFactory, PopulationKeys};
-pub use kit::descriptor::{ClientIdentity, PopulationPlan, PopulationView, Protocol, RunContext};
-use session::Session;
-
-/// Generates the list and the type that holds the keys of any protocol.
-///
-/// A line names the protocol's crate, which has a `PROTOCOL` and a `config::ClientConfig` that
-/// implements [`PopulationKeys`]: its keys in a scenario with their defaults. Attributes of a line,
-/// such as `cfg`, apply to all code generated from it.
+/// Generates the list. A line names the protocol's crate, which has a `PROTOCOL`. Attributes of a
+/// line, such as `cfg`, apply to all code generated from it.
 macro_rules! protocols {
-    ($( $(#[$meta:meta])* $NAME:ident = $krate:ident as $Variant:ident; )+) => {
+    ($( $(#[$meta:meta])* $NAME:ident = $krate:ident; )+) => {
         $( $(#[$meta])* pub use $krate::PROTOCOL as $NAME; )+
 
         /// All protocols.
@@ -29,159 +18,44 @@ macro_rules! protocols {
 
         /// Crates that hold one protocol each, in the order of [`PROTOCOLS`].
         pub const CRATES: &[&str] = &[$( $(#[$meta])* stringify!($krate) ),+];
-
-        /// Configuration of a population's clients of any protocol. Dereferences to its
-        /// [`PopulationKeys`].
-        #[derive(Clone, Debug, PartialEq, Serialize)]
-        #[serde(untagged)]
-        #[expect(clippy::large_enum_variant, reason = "a run has one for each population")]
-        pub enum ClientConfig {
-            $( $(#[$meta])*
-            #[doc = concat!("Configuration for `", stringify!($krate), "`.")]
-            $Variant($krate::config::ClientConfig), )+
-        }
-
-        impl Deref for ClientConfig {
-            type Target = dyn PopulationKeys;
-
-            fn deref(&self) -> &Self::Target {
-                match self { $( $(#[$meta])* ClientConfig::$Variant(keys) => keys, )+ }
-            }
-        }
-
-        impl DerefMut for ClientConfig {
-            fn deref_mut(&mut self) -> &mut Self::Target {
-                match self { $( $(#[$meta])* ClientConfig::$Variant(keys) => keys, )+ }
-            }
-        }
-
-        impl ProtocolKeys for Protocol {
-            fn default_config(&self) -> ClientConfig {
-                $( $(#[$meta])*
-                if self.name == $NAME.name {
-                    return ClientConfig::$Variant(Default::default());
-                } )+
-                unreachable!("{} is not in the registry", self.name)
-            }
-
-            fn decode_config<'de, D: Deserializer<'de>>(
-                &self,
-                deserializer: D,
-            ) -> Result<ClientConfig, D::Error> {
-                match self.default_config() {
-                    $( $(#[$meta])*
-                    ClientConfig::$Variant(_) => {
-                        Deserialize::deserialize(deserializer).map(ClientConfig::$Variant)
-                    } )+
-                }
-            }
-        }
     };
 }
 
 protocols! {
     #[cfg(feature = "rtsp")]
-    RTSP_PROTOCOL = rtsp as Rtsp;
+    RTSP_PROTOCOL = rtsp;
     #[cfg(feature = "http-ts")]
-    HTTP_TS_PROTOCOL = http_ts as HttpTs;
+    HTTP_TS_PROTOCOL = http_ts;
     #[cfg(feature = "messages")]
-    MESSAGES_PROTOCOL = messages as Messages;
+    MESSAGES_PROTOCOL = messages;
     #[cfg(feature = "rtmp")]
-    RTMP_PROTOCOL = rtmp as Rtmp;
+    RTMP_PROTOCOL = rtmp;
     #[cfg(feature = "srt")]
-    SRT_PROTOCOL = srt as Srt;
+    SRT_PROTOCOL = srt;
     #[cfg(feature = "webrtc")]
-    WEBRTC_PROTOCOL = webrtc as WebRtc;
+    WEBRTC_PROTOCOL = webrtc;
     #[cfg(any(test, feature = "proof"))]
-    PROOF_PROTOCOL = proof as Proof;
+    PROOF_PROTOCOL = proof;
 }
 
-/// The keys of a population of a protocol.
-pub trait ProtocolKeys {
-    /// Returns the configuration with all defaults.
-    fn default_config(&self) -> ClientConfig;
-
-    /// Reads the keys of this protocol. Unknown keys are errors; missing ones get their defaults.
-    fn decode_config<'de, D: Deserializer<'de>>(
-        &self,
-        deserializer: D,
-    ) -> Result<ClientConfig, D::Error>;
-}
-
-/// Returns the protocol of this name.
-pub fn find(name: &str) -> Option<&'static Protocol> {
-    PROTOCOLS
-        .iter()
-        .copied()
-        .find(|protocol| protocol.name == name)
-}
-
-/// Returns the protocol of a URL's scheme.
-pub fn find_by_url(url: &str) -> Option<&'static Protocol> {
-    let mut protocols = PROTOCOLS.iter().copied();
-    protocols.find(|protocol| protocol.has_scheme_of(url))
-}
-
-/// Factory of a population's clients, with their published media prepared.
-#[derive(Debug)]
-pub struct Clients(Box<dyn ClientFactory>);
-
-impl Clients {
-    /// Prepares the media that the clients publish, if any, which may take some seconds. `file`
-    /// holds the contents of the media file that they send.
-    ///
-    /// # Errors
-    /// If the media cannot be made; the text says why.
-    pub fn new(
-        config: &ClientConfig,
-        file: Option<&[u8]>,
-        context: &RunContext,
-    ) -> Result<Clients, String> {
-        config.clients(file, context).map(Clients)
-    }
-
-    /// Passes properties of the whole population.
-    ///
-    /// # Errors
-    /// If a URL or the combination of keys is invalid; the text says why.
-    pub fn among(mut self, population: &PopulationPlan<'_>) -> Result<Clients, String> {
-        self.0.set_population(population)?;
-        Ok(self)
-    }
-
-    /// Makes a client for `url`. All its random choices follow from the seeds of its identity.
-    ///
-    /// # Errors
-    /// If the URL is invalid; the text says why.
-    pub fn client(&self, url: &str, identity: ClientIdentity) -> Result<Box<dyn Session>, String> {
-        self.0.client(url, identity)
-    }
-}
-
-/// Returns a session that asks for a description of the media of `url`, as a client of the
-/// population would before it plays. It emits [`session::Output::Described`] or fails, and
-/// ends. `None` if there is no such request, for example for clients that publish.
-///
-/// The error says why the URL is invalid.
-pub fn describe_session(
-    config: &ClientConfig,
-    url: &str,
-    seed: u64,
-) -> Option<Result<Box<dyn Session>, String>> {
-    match config.facts().publishes() {
-        true => None,
-        false => config.describe_session(url, seed),
-    }
+/// Makes the protocols known to all crates ([`kit::registry`]).
+pub fn install() {
+    kit::registry::install(PROTOCOLS);
 }
 
 #[cfg(test)]
 mod tests {
+    use kit::clients::Clients;
+    use kit::descriptor::ClientConfig;
+    use kit::descriptor::{ClientIdentity, PopulationView, RunContext};
+    use kit::registry::{find, find_by_url};
     use measure::SummaryRow;
 
     use super::*;
 
     #[test]
     fn protocols_are_found_by_name_and_scheme() {
+        install();
         assert_eq!(find("rtsp").map(|p| p.name), Some("rtsp"));
         assert!(find("RTSP2").is_none());
         assert_eq!(find_by_url("RTSP://h/a").map(|p| p.name), Some("rtsp"));
@@ -237,41 +111,42 @@ mod tests {
 
     #[test]
     fn keys_are_decoded_and_described() {
-        let protocol = find("rtsp").expect("it is registered");
+        let protocol = &RTSP_PROTOCOL;
         let config = protocol
-            .decode_config(serde_json::json!({"transport": "tcp"}))
+            .read_keys(serde_json::json!({"transport": "tcp"}))
             .expect("valid");
         assert_eq!(config.sockets_per_client(1).descriptors, 1);
         let usual = protocol.default_config();
         assert_eq!(usual.sockets_per_client(1).descriptors, 5);
         assert!(
             protocol
-                .decode_config(serde_json::json!({"tranport": "tcp"}))
+                .read_keys(serde_json::json!({"tranport": "tcp"}))
                 .is_err()
         );
         let keys = protocol.config_keys();
         assert!(keys.iter().any(|key| key == "request_timeout"), "{keys:?}");
         let written = serde_json::to_value(&config).expect("plain data");
         assert_eq!(written["transport"], "tcp");
-        assert_eq!(protocol.decode_config(written).expect("valid"), config);
+        assert_eq!(protocol.read_keys(written).expect("valid"), config);
     }
 
     /// A configuration of clients that publish.
     fn publishing(protocol: &Protocol) -> ClientConfig {
         let keys = serde_json::json!({"publish": {}});
-        protocol.decode_config(keys).expect("valid")
+        protocol.read_keys(keys).expect("valid")
     }
 
     #[test]
     fn publishers_do_not_ask_for_a_description() {
         let url = "rtsp://127.0.0.1:8554/live1";
-        let asks = |config: &ClientConfig| describe_session(config, url, 0).is_some();
+        let asks = |config: &ClientConfig| config.description_of(url, 0).is_some();
         assert!(asks(&RTSP_PROTOCOL.default_config()));
         assert!(!asks(&publishing(&RTSP_PROTOCOL)));
     }
 
     #[test]
     fn players_wait_for_the_same_stream_in_any_protocol() {
+        install();
         let published = [
             (&RTMP_PROTOCOL, "rtmp://h/live/cam"),
             (&SRT_PROTOCOL, "srt://h:8890?streamid=publish:one"),

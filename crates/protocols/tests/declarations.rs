@@ -66,12 +66,13 @@ fn addresses_and_ports_can_be_repeated() {
 
 #[test]
 fn invalid_secrets_are_not_quoted() {
+    protocols::install();
     for (name, flag, secret) in [
         ("rtsp", "--user", "hunter2"),
         ("srt", "--passphrase", "hunter2"),
         ("webrtc", "--token", "hunter 2"),
     ] {
-        let protocol = protocols::find(name).expect("it is registered");
+        let protocol = kit::registry::find(name).expect("it is registered");
         let server = protocol.server.expect("it has one");
         let error = server.parse(&[flag, secret]).expect_err(flag);
         assert!(error.contains(flag), "{error}");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use kit::descriptor::{ClientIdentity, PopulationPlan, Protocol, RunContext};
 use kit::metrics as m;
-use protocols::{ProtocolKeys as _, RTMP_PROTOCOL, RTSP_PROTOCOL, SRT_PROTOCOL, WEBRTC_PROTOCOL};
+use protocols::{RTMP_PROTOCOL, RTSP_PROTOCOL, SRT_PROTOCOL, WEBRTC_PROTOCOL};
 use session::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
 use session::{Context, Input, Outcome, Output, Service, Session, Start};
 
@@ -17,7 +17,7 @@ const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 
 /// A client that changes between these URLs in turn. It begins with the first one.
 fn client(protocol: &Protocol, keys: Value, urls: &[&str]) -> Box<dyn Session> {
-    let config = protocol.decode_config(keys).expect("the keys are good");
+    let config = protocol.read_keys(keys).expect("the keys are good");
     assert_eq!(config.check(), Ok(()));
     let context = RunContext::default();
     context.set_wall_clock(WALL_CLOCK);

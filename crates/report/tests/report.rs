@@ -25,7 +25,10 @@ fn catalogue_of(kind: &str) -> Option<Catalogue> {
     match kind {
         "server" => Some(SERVER_CATALOGUE),
         "tester" => Some(TESTER_CATALOGUE),
-        name => protocols::find(name).map(|protocol| protocol.catalogue),
+        name => {
+            protocols::install();
+            kit::registry::find(name).map(|protocol| protocol.catalogue)
+        }
     }
 }
 

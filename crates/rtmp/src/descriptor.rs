@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use measure::{Catalogue, CounterId};
-use schemars::JsonSchema;
 
 use super::calibration;
 use super::client::{COLUMNS, Client, StreamSummary};
@@ -15,7 +14,7 @@ use super::server::reference::SERVER;
 use super::source::Tracks;
 use super::url::{self, Url};
 use kit::descriptor::{
-    ClientFactory, ClientIdentity, Facts, Location, PopulationKeys, Protocol, RunContext,
+    ClientFactory, ClientIdentity, Facts, KeysType, Location, PopulationKeys, Protocol, RunContext,
     SocketNeeds, StreamName, Transport,
 };
 use kit::keys::KeyError;
@@ -41,7 +40,7 @@ pub static PROTOCOL: Protocol = Protocol {
     server: Some(&SERVER),
     trials: calibration::TRIALS,
     options: &ClientOptions::NONE,
-    config_schema: <ClientConfig as JsonSchema>::json_schema,
+    keys: KeysType::of::<ClientConfig>(),
     former_key: |_| None,
 };
 

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use measure::{Catalogue, CounterId};
-use schemars::JsonSchema;
 
 use super::actions;
 use super::client::Client;
@@ -14,8 +13,8 @@ use super::metrics::RTSP;
 use super::server::reference::SERVER;
 use super::url::{self, Url};
 use kit::descriptor::{
-    self, ASSUMED_STREAMS, ClientFactory, ClientIdentity, Facts, Location, PopulationKeys, Probe,
-    Protocol, RunContext, SocketNeeds, StreamName,
+    self, ASSUMED_STREAMS, ClientFactory, ClientIdentity, Facts, KeysType, Location,
+    PopulationKeys, Probe, Protocol, RunContext, SocketNeeds, StreamName,
 };
 use kit::keys::KeyError;
 use kit::media::rtp::{self, StreamSummary, metrics::RTP};
@@ -47,7 +46,7 @@ pub static PROTOCOL: Protocol = Protocol {
     server: Some(&SERVER),
     trials: &[],
     options: &ClientOptions::NONE,
-    config_schema: <ClientConfig as JsonSchema>::json_schema,
+    keys: KeysType::of::<ClientConfig>(),
     former_key: |_| None,
 };
 

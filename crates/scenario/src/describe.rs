@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use kit::browser::{self, BROWSER_CATALOGUE};
+use kit::descriptor::RunContext;
 use load::{Shape, wanted};
 use measure::Time;
 use measure::human::plural;
 use measure::units::{Size, TimeSpan};
-use protocols::RunContext;
 use serde::Serialize;
 
 use crate::golden;

@@ -3,7 +3,7 @@
 //! All forms build the same tree, in which every node knows its origin: file, line and column, an
 //! argument, or an environment variable. Settings are applied to the tree, then it is decoded.
 //! Problems are reported at their position, and several at once if they are independent. The keys
-//! of a protocol are read through its entry in [`protocols`], because only the protocol
+//! of a protocol are read through its entry in [`kit::registry`], because only the protocol
 //! knows them.
 
 mod apply;
@@ -40,6 +40,7 @@ mod plan;
 mod population;
 mod portable;
 mod schema;
+mod scheme_help;
 mod secrets;
 mod section;
 mod series_keys;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kit::descriptor::{ClientConfig, PopulationView, RunContext};
 use kit::source::{DEFAULT_RATE, Destination};
 use load::Load;
 use measure::units::{BitRate, duration, optional_duration};
 use measure::{HealthBounds, Time};
-use protocols::{ClientConfig, PopulationView, RunContext};
 use serde::{Deserialize, Serialize};
 
 use crate::emulated_link::Link;

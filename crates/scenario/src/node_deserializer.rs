@@ -1,11 +1,12 @@
 //! Serde deserializer of the tree: each error has its position. A protocol's keys are read up to
 //! the first error; with a [`Collector`] all keys are read and all errors are collected.
 
+use std::cell::RefCell;
 use std::fmt;
 
 use serde::de::{
-    self, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess,
-    Unexpected, VariantAccess, Visitor,
+    self, DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, Unexpected,
+    VariantAccess, Visitor,
 };
 
 use crate::collector::Collector;
@@ -52,6 +53,11 @@ impl KeyError {
 
     fn or_origin(mut self, origin: &Origin) -> KeyError {
         self.origin.get_or_insert_with(|| origin.clone());
+        self
+    }
+
+    fn below(mut self, key: &str) -> KeyError {
+        self.keys.push(key.to_owned());
         self
     }
 
@@ -183,39 +189,114 @@ impl de::Error for KeyError {
     }
 }
 
+/// The error that ends the reading of a protocol's keys. The type of the keys is not known here, so
+/// that an error loses all but its text wherever it passes through their `Deserialize`
+/// implementation.
+#[derive(Default)]
+pub(crate) struct FirstError(RefCell<Option<KeyError>>);
+
+impl FirstError {
+    /// Returns the error of this text as it was before it lost anything.
+    pub(crate) fn restore(&self, text: String) -> KeyError {
+        let kept = self.0.take().filter(|kept| kept.to_string() == text);
+        kept.unwrap_or_else(|| KeyError::new(KeyErrorKind::Other(text)))
+    }
+
+    /// Keeps an error that may have come through a `Deserialize` implementation, after `change`.
+    /// Returns what is left of the error after the next one.
+    fn keep(&self, error: KeyError, change: impl FnOnce(KeyError) -> KeyError) -> KeyError {
+        let error = match error.kind {
+            KeyErrorKind::Other(text) if error.origin.is_none() => self.restore(text),
+            _ => error,
+        };
+        let error = change(error);
+        let text = error.to_string();
+        self.0.replace(Some(error));
+        KeyError::new(KeyErrorKind::Other(text))
+    }
+}
+
+/// Purpose of reading a node.
+#[derive(Clone, Copy)]
+pub(crate) enum Purpose<'a> {
+    /// The section that it belongs to.
+    Section(&'a Collector),
+    /// The keys of a protocol.
+    Protocol(&'a FirstError),
+}
+
+impl<'a> Purpose<'a> {
+    fn section(self) -> Option<&'a Collector> {
+        match self {
+            Purpose::Section(section) => Some(section),
+            Purpose::Protocol(_) => None,
+        }
+    }
+
+    /// Changes an error on its way to the caller.
+    fn pass(self, error: KeyError, change: impl FnOnce(KeyError) -> KeyError) -> KeyError {
+        match self {
+            Purpose::Section(_) => change(error),
+            Purpose::Protocol(first) => first.keep(error, change),
+        }
+    }
+
+    fn at(self, origin: &Origin) -> impl FnOnce(KeyError) -> KeyError {
+        move |error| self.pass(error, |error| error.or_origin(origin))
+    }
+
+    fn at_value_of(self, entry: &Entry) -> impl FnOnce(KeyError) -> KeyError {
+        move |error| {
+            let located = |error: KeyError| error.or_origin(&entry.node.origin).below(&entry.key);
+            self.pass(error, located)
+        }
+    }
+
+    fn word(self, text: &'a str, origin: &'a Origin) -> Word<'a> {
+        Word {
+            text,
+            origin,
+            purpose: self,
+        }
+    }
+
+    fn other(self, text: String, origin: &Origin) -> KeyError {
+        self.at(origin)(KeyError::new(KeyErrorKind::Other(text)))
+    }
+}
+
 /// Deserializer of a node.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeReader<'a> {
     pub(crate) node: &'a Node,
     /// Origin of its key, if it is the value of a key.
     key: Option<&'a Origin>,
-    /// Section that it belongs to; `None` for the keys of a protocol.
-    section: Option<&'a Collector>,
+    purpose: Purpose<'a>,
     /// Help text of its type, if the section has one.
     help: &'static str,
 }
 
 impl<'a> NodeReader<'a> {
-    pub(crate) fn new(node: &'a Node, section: Option<&'a Collector>) -> NodeReader<'a> {
+    pub(crate) fn new(node: &'a Node, purpose: Purpose<'a>) -> NodeReader<'a> {
         NodeReader {
             node,
             key: None,
-            section,
+            purpose,
             help: "",
         }
     }
 
-    pub(crate) fn value(entry: &'a Entry, section: Option<&'a Collector>) -> NodeReader<'a> {
+    pub(crate) fn value(entry: &'a Entry, purpose: Purpose<'a>) -> NodeReader<'a> {
         NodeReader {
             key: Some(&entry.key_origin),
-            ..NodeReader::new(&entry.node, section)
+            ..NodeReader::new(&entry.node, purpose)
         }
     }
 
     /// Returns the value, or `None` after adding the problem to the section.
     pub(crate) fn read_or_report<T: DeserializeSeed<'a>>(self, seed: T) -> Option<T::Value> {
         let read = seed.deserialize(self).map_err(|error: KeyError| {
-            if let Some(section) = self.section {
+            if let Some(section) = self.purpose.section() {
                 section.push(error.section_problem(&section.path(), self.node));
             }
         });
@@ -234,12 +315,9 @@ impl<'a> NodeReader<'a> {
     }
 
     fn wrong_type(self, wanted: &str) -> KeyError {
-        KeyError::new(KeyErrorKind::Type(
-            wanted.to_owned(),
-            self.node.describe(),
-            self.help,
-        ))
-        .or_origin(&self.node.origin)
+        let (wanted, found) = (wanted.to_owned(), self.node.describe());
+        let error = KeyError::new(KeyErrorKind::Type(wanted, found, self.help));
+        self.purpose.at(&self.node.origin)(error)
     }
 }
 
@@ -262,7 +340,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
             Value::Null => visitor.visit_unit(),
             Value::List(_) => self.deserialize_seq(visitor),
             Value::Map(_) => self.deserialize_map(visitor),
-            Value::Scalar { text, quoted } if *quoted || self.section.is_some() => {
+            Value::Scalar { text, quoted } if *quoted || self.purpose.section().is_some() => {
                 visitor.visit_borrowed_str(text)
             }
             Value::Scalar { text, .. } => match text.as_str() {
@@ -317,7 +395,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, KeyError> {
-        match self.section {
+        match self.purpose.section() {
             Some(_) if name == KEY_TYPE_NAME => visitor.visit_seq(OptionalValue(self)),
             Some(section) => visitor.visit_newtype_struct(NodeReader {
                 help: section.form(name).1,
@@ -331,14 +409,16 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
         match &self.node.value {
             Value::List(items) => visitor.visit_seq(Items {
                 items: items.iter().enumerate(),
-                section: self.section,
+                purpose: self.purpose,
             }),
-            _ if self.section.is_some() => Err(self.wrong_type("a list")),
-            _ => Err(KeyError::new(KeyErrorKind::Other(format!(
-                "must be a list, but is {}; write each item on a line that begins with `- `",
-                self.node.describe()
-            )))
-            .or_origin(&self.node.origin)),
+            _ if self.purpose.section().is_some() => Err(self.wrong_type("a list")),
+            _ => {
+                let text = format!(
+                    "must be a list, but is {}; write each item on a line that begins with `- `",
+                    self.node.describe()
+                );
+                Err(self.purpose.other(text, &self.node.origin))
+            }
         }
     }
 
@@ -348,10 +428,10 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
                 .visit_map(Entries {
                     entries: entries.iter(),
                     value: None,
-                    section: self.section,
+                    purpose: self.purpose,
                     known: None,
                 })
-                .map_err(|error| error.or_origin(&self.node.origin)),
+                .map_err(self.purpose.at(&self.node.origin)),
             _ => Err(self.wrong_type("a mapping")),
         }
     }
@@ -362,14 +442,14 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, KeyError> {
-        let Some(section) = self.section else {
+        let Some(section) = self.purpose.section() else {
             if !matches!(self.node.value, Value::Map(_)) {
                 let text = format!(
                     "must be a mapping, but is {}; write its keys below it: {}",
                     self.node.describe(),
                     fields.join(", ")
                 );
-                return Err(KeyError::new(KeyErrorKind::Other(text)).or_origin(&self.node.origin));
+                return Err(self.purpose.other(text, &self.node.origin));
             }
             return self.deserialize_map(visitor);
         };
@@ -381,7 +461,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
         let read = visitor.visit_map(Entries {
             entries: entries.iter(),
             value: None,
-            section: self.section,
+            purpose: self.purpose,
             known: Some(fields),
         });
         section.report_unknown_keys(self.node, fields);
@@ -396,16 +476,24 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
     ) -> Result<V::Value, KeyError> {
         match &self.node.value {
             Value::Scalar { text, .. } => visitor
-                .visit_enum(VariantName(text))
-                .map_err(|error: KeyError| error.or_origin(&self.node.origin)),
-            _ if self.section.is_some() => Err(self.wrong_type("a string")),
+                .visit_enum(VariantName {
+                    word: text,
+                    of: self,
+                })
+                .map_err(self.purpose.at(&self.node.origin)),
+            _ if self.purpose.section().is_some() => Err(self.wrong_type("a string")),
             Value::Map(entries) => match entries.as_slice() {
-                [entry] => visitor.visit_enum(VariantEntry(entry)),
-                [] => Err(KeyError::new(KeyErrorKind::Other(format!(
-                    "must be one key with its value, but has none; there are: {}",
-                    variants.join(", ")
-                )))
-                .or_origin(&self.node.origin)),
+                [entry] => visitor.visit_enum(VariantEntry {
+                    entry,
+                    purpose: self.purpose,
+                }),
+                [] => {
+                    let text = format!(
+                        "must be one key with its value, but has none; there are: {}",
+                        variants.join(", ")
+                    );
+                    Err(self.purpose.other(text, &self.node.origin))
+                }
                 several => {
                     let keys: Vec<&str> = several.iter().map(|entry| entry.key.as_str()).collect();
                     let list = display_text(&keys.join(", "));
@@ -414,7 +502,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
                          keep one, or write each on its own line that begins with `- ` if several are allowed",
                         several.len(),
                     );
-                    Err(KeyError::new(KeyErrorKind::Other(text)).or_origin(&self.node.origin))
+                    Err(self.purpose.other(text, &self.node.origin))
                 }
             },
             _ => Err(self.wrong_type("a word")),
@@ -430,9 +518,32 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
     }
 }
 
+/// Name of a key or of an enum's variant.
+struct Word<'a> {
+    text: &'a str,
+    origin: &'a Origin,
+    purpose: Purpose<'a>,
+}
+
+impl<'de> Deserializer<'de> for Word<'de> {
+    type Error = KeyError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
+        visitor
+            .visit_borrowed_str(self.text)
+            .map_err(self.purpose.at(self.origin))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option
+        unit unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier
+        ignored_any
+    }
+}
+
 struct Items<'a> {
     items: std::iter::Enumerate<std::slice::Iter<'a, Node>>,
-    section: Option<&'a Collector>,
+    purpose: Purpose<'a>,
 }
 
 impl<'de> SeqAccess<'de> for Items<'de> {
@@ -445,13 +556,13 @@ impl<'de> SeqAccess<'de> for Items<'de> {
         let Some((index, node)) = self.items.next() else {
             return Ok(None);
         };
-        let reader = NodeReader::new(node, self.section);
-        match self.section {
+        let reader = NodeReader::new(node, self.purpose);
+        match self.purpose.section() {
             Some(section) => section.with_key(&index.to_string(), || seed.deserialize(reader)),
             None => seed.deserialize(reader),
         }
         .map(Some)
-        .map_err(|error| error.or_origin(&node.origin))
+        .map_err(self.purpose.at(&node.origin))
     }
 }
 
@@ -466,9 +577,9 @@ impl<'de> SeqAccess<'de> for OptionalValue<'de> {
         seed: T,
     ) -> Result<Option<T::Value>, KeyError> {
         let NodeReader {
-            node, key, section, ..
+            node, key, purpose, ..
         } = self.0;
-        Ok(match (&node.value, key, section) {
+        Ok(match (&node.value, key, purpose.section()) {
             (Value::Null, Some(key), Some(section)) => {
                 section.no_value(key);
                 None
@@ -482,7 +593,7 @@ impl<'de> SeqAccess<'de> for OptionalValue<'de> {
 struct Entries<'a> {
     entries: std::slice::Iter<'a, Entry>,
     value: Option<&'a Entry>,
-    section: Option<&'a Collector>,
+    purpose: Purpose<'a>,
     /// Keys to read. `None`: all keys.
     known: Option<&'static [&'static str]>,
 }
@@ -500,9 +611,8 @@ impl<'de> MapAccess<'de> for Entries<'de> {
             return Ok(None);
         };
         self.value = Some(entry);
-        seed.deserialize(entry.key.as_str().into_deserializer())
+        seed.deserialize(self.purpose.word(&entry.key, &entry.key_origin))
             .map(Some)
-            .map_err(|error: KeyError| error.or_origin(&entry.key_origin))
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, KeyError> {
@@ -510,25 +620,25 @@ impl<'de> MapAccess<'de> for Entries<'de> {
             .value
             .take()
             .ok_or_else(|| de::Error::custom("a value was requested before its key"))?;
-        let reader = NodeReader::value(entry, self.section);
-        if let Some(section) = self.section {
+        let reader = NodeReader::value(entry, self.purpose);
+        if let Some(section) = self.purpose.section() {
             return section.with_key(&entry.key, || seed.deserialize(reader));
         }
-        seed.deserialize(reader).map_err(|error| {
-            let mut error: KeyError = error.or_origin(&entry.node.origin);
-            error.keys.push(entry.key.clone());
-            error
-        })
+        seed.deserialize(reader)
+            .map_err(self.purpose.at_value_of(entry))
     }
 }
 
 /// Enum variant written as a word.
 #[derive(Clone, Copy)]
-struct VariantName<'a>(&'a str);
+struct VariantName<'a> {
+    word: &'a str,
+    of: NodeReader<'a>,
+}
 
 impl VariantName<'_> {
     fn has_no_value(self, value: &str) -> KeyError {
-        let word = display_text(self.0);
+        let word = display_text(self.word);
         KeyError::new(KeyErrorKind::Other(format!(
             "`{word}` has no value; write `{word}: {value}`"
         )))
@@ -543,8 +653,9 @@ impl<'de> EnumAccess<'de> for VariantName<'de> {
         self,
         seed: V,
     ) -> Result<(V::Value, VariantName<'de>), KeyError> {
-        let value = seed.deserialize(IntoDeserializer::<KeyError>::into_deserializer(self.0))?;
-        Ok((value, self))
+        let NodeReader { node, purpose, .. } = self.of;
+        seed.deserialize(purpose.word(self.word, &node.origin))
+            .map(|value| (value, self))
     }
 }
 
@@ -580,8 +691,18 @@ impl<'de> VariantAccess<'de> for VariantName<'de> {
     }
 }
 
+/// Enum variant written as a key with its value.
 #[derive(Clone, Copy)]
-struct VariantEntry<'a>(&'a Entry);
+struct VariantEntry<'a> {
+    entry: &'a Entry,
+    purpose: Purpose<'a>,
+}
+
+impl<'a> VariantEntry<'a> {
+    fn value(self) -> NodeReader<'a> {
+        NodeReader::new(&self.entry.node, self.purpose)
+    }
+}
 
 impl<'de> EnumAccess<'de> for VariantEntry<'de> {
     type Error = KeyError;
@@ -591,9 +712,9 @@ impl<'de> EnumAccess<'de> for VariantEntry<'de> {
         self,
         seed: V,
     ) -> Result<(V::Value, VariantEntry<'de>), KeyError> {
-        seed.deserialize(self.0.key.as_str().into_deserializer())
+        let VariantEntry { entry, purpose } = self;
+        seed.deserialize(purpose.word(&entry.key, &entry.key_origin))
             .map(|value| (value, self))
-            .map_err(|error: KeyError| error.or_origin(&self.0.key_origin))
     }
 }
 
@@ -601,23 +722,19 @@ impl<'de> VariantAccess<'de> for VariantEntry<'de> {
     type Error = KeyError;
 
     fn unit_variant(self) -> Result<(), KeyError> {
-        match self.0.node.value {
+        match self.entry.node.value {
             Value::Null => Ok(()),
-            _ => Err(NodeReader::new(&self.0.node, None).wrong_type("nothing")),
+            _ => Err(self.value().wrong_type("nothing")),
         }
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, KeyError> {
-        seed.deserialize(NodeReader::new(&self.0.node, None))
-            .map_err(|error| {
-                let mut error: KeyError = error.or_origin(&self.0.node.origin);
-                error.keys.push(self.0.key.clone());
-                error
-            })
+        seed.deserialize(self.value())
+            .map_err(self.purpose.at_value_of(self.entry))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, KeyError> {
-        NodeReader::new(&self.0.node, None).deserialize_seq(visitor)
+        self.value().deserialize_seq(visitor)
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -625,6 +742,6 @@ impl<'de> VariantAccess<'de> for VariantEntry<'de> {
         _fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, KeyError> {
-        NodeReader::new(&self.0.node, None).deserialize_map(visitor)
+        self.value().deserialize_map(visitor)
     }
 }

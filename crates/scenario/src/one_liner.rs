@@ -1,6 +1,7 @@
 //! Scenarios of a one-line command.
 
-use protocols::{Protocol, ProtocolKeys as _};
+use kit::descriptor::Protocol;
+use kit::registry;
 
 use crate::apply::option_value;
 use crate::error::{Problem, ScenarioError};
@@ -29,7 +30,7 @@ pub fn one_liner_population(urls: &[String], publishes: bool) -> &'static str {
 
 /// Returns the protocol of the first URL.
 fn protocol_of(urls: &[String]) -> Option<&'static Protocol> {
-    protocols::find_by_url(urls.first().map_or("", String::as_str))
+    registry::find_by_url(urls.first().map_or("", String::as_str))
 }
 
 /// Returns the thresholds of a search for the capacity of these URLs, if none are given: what

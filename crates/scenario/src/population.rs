@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::scheme_help;
+use kit::descriptor::{ClientConfig, Protocol};
+use kit::registry;
 use kit::url::UrlParts;
 use load::{Load, LoadSpec, Shape, Stage, StartKind};
 use measure::Time;
 use measure::units::{Frequency, TimeSpan};
-use protocols::scheme_help;
-use protocols::{ClientConfig, PROTOCOLS, Protocol, ProtocolKeys as _};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
@@ -22,7 +23,7 @@ use crate::link_keys::{self, LinkKeys};
 use crate::masking::mask_text;
 use crate::model::{Leave, Pick, Population};
 use crate::node::{Entry, Node, Value, display_text};
-use crate::node_deserializer::NodeReader;
+use crate::node_deserializer::{FirstError, NodeReader, Purpose};
 use crate::section::{self, BoundedInteger, Deferred, Key, one_line};
 use crate::{names, urls};
 use measure::nearest::{nearest, suggest};
@@ -140,7 +141,7 @@ pub(crate) fn schema(generator: &mut SchemaGenerator) -> Schema {
     let mut rules = Vec::new();
     let mut known = Vec::new();
     let mut all = Vec::new();
-    for protocol in PROTOCOLS {
+    for protocol in registry::protocols() {
         let name = format!("population_{}", protocol.name.replace('-', "_"));
         let keys = json!({ "$ref": format!("#/$defs/{name}") });
         let schema = one_schema(protocol, generator);
@@ -177,7 +178,7 @@ fn is_of_protocol(protocol: &Protocol) -> Json {
 
 fn one_schema(protocol: &Protocol, generator: &mut SchemaGenerator) -> Json {
     let mut schema = PopulationKeys::json_schema(generator).to_value();
-    let config = (protocol.config_schema)(generator).to_value();
+    let config = protocol.keys_schema(generator).to_value();
     if let (Some(keys), Some(own)) = (
         schema["properties"].as_object_mut(),
         config["properties"].as_object(),
@@ -246,7 +247,7 @@ pub(crate) fn read(
         Some(protocol) => config(protocol, rest, node, &path, problems),
         // Without a protocol its keys are not known. Keys that no protocol has are still reported.
         None => {
-            let all: BTreeSet<String> = PROTOCOLS
+            let all: BTreeSet<String> = registry::protocols()
                 .iter()
                 .flat_map(|protocol| protocol.config_keys())
                 .collect();
@@ -373,7 +374,7 @@ fn protocol(
     urls: &[(String, &Node)],
     problems: &mut Vec<Problem>,
 ) -> Option<&'static Protocol> {
-    let names = || PROTOCOLS.iter().map(|protocol| protocol.name);
+    let names = || registry::protocols().iter().map(|protocol| protocol.name);
     let mut named = None;
     if let Some(node) = node.get("protocol") {
         let Value::Scalar { text, .. } = &node.value else {
@@ -382,7 +383,7 @@ fn protocol(
             );
             return None;
         };
-        named = protocols::find(text);
+        named = registry::find(text);
         if named.is_none() {
             problems.push(
                 Problem::new(
@@ -401,7 +402,7 @@ fn protocol(
         if last.is_some_and(|last| std::ptr::eq(last, *node)) {
             continue;
         }
-        let found = protocols::find_by_url(url);
+        let found = registry::find_by_url(url);
         let problem = match (found, chosen) {
             (None, _) => Some(
                 Problem::new(
@@ -643,8 +644,10 @@ fn config(
 ) -> Option<ClientConfig> {
     let mut own = Node::map(rest, node.origin.clone());
     let mut whole = true;
+    let first = FirstError::default();
     loop {
-        let error = match protocol.decode_config(NodeReader::new(&own, None)) {
+        let reader = NodeReader::new(&own, Purpose::Protocol(&first));
+        let error = match protocol.read_keys(reader) {
             Ok(config) if !whole => {
                 drop(config);
                 return None;
@@ -658,7 +661,7 @@ fn config(
                     }
                 };
             }
-            Err(error) => error,
+            Err(error) => first.restore(error.to_string()),
         };
         whole = false;
         let problem = error.problem(path, &node.origin, section::keys::<PopulationKeys>());

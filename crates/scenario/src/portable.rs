@@ -160,6 +160,7 @@ workers: 2
 
     #[test]
     fn portable_scenario_has_the_same_clients_and_not_the_server() {
+        protocols::install();
         let overrides = Overrides {
             set: vec!["clients.viewers.load.clients=40".to_owned()],
             default_seed: 9,

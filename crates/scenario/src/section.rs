@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 use crate::collector::{Collector, TypeSyntax, join_path, no_value};
 use crate::error::Problem;
 use crate::node::{Node, Value};
-use crate::node_deserializer::{KEY_TYPE_NAME, NodeReader, OUT_OF_RANGE};
+use crate::node_deserializer::{KEY_TYPE_NAME, NodeReader, OUT_OF_RANGE, Purpose};
 use crate::origin::{Origin, SourceKind, SourceText};
 
 /// Reads the value of the key at `path`. Returns `None` if its type is wrong. A nested key with a
@@ -58,7 +58,7 @@ pub(crate) fn keys<T: DeserializeOwned>() -> &'static [&'static str] {
     let source = SourceText::new(SourceKind::File, "", "");
     let empty = Node::map(Vec::new(), Origin::whole(&source));
     let collector = Collector::new("", &[], false);
-    NodeReader::new(&empty, Some(&collector)).read_or_report(PhantomData::<T>);
+    NodeReader::new(&empty, Purpose::Section(&collector)).read_or_report(PhantomData::<T>);
     collector.keys()
 }
 
@@ -67,7 +67,7 @@ fn collect<T: DeserializeOwned>(
     collector: Collector,
     problems: &mut Vec<Problem>,
 ) -> Option<T> {
-    let value = NodeReader::new(node, Some(&collector)).read_or_report(PhantomData);
+    let value = NodeReader::new(node, Purpose::Section(&collector)).read_or_report(PhantomData);
     problems.append(&mut collector.into_problems());
     value
 }

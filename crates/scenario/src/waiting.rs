@@ -1,7 +1,7 @@
 //! Keys of populations whose clients wait until another population publishes their stream.
 
+use kit::descriptor::RunContext;
 use measure::nearest::suggest;
-use protocols::RunContext;
 
 use crate::error::Problem;
 use crate::model::Population;
@@ -88,6 +88,7 @@ mod tests {
 
     /// Reads a scenario of encoders, and of viewers with further keys.
     fn read(publishes: &str, viewers: &str) -> Result<Scenario, ScenarioError> {
+        protocols::install();
         let text = format!(
             "clients:\n  encoder:\n    urls: [\"rtmp://h/{publishes}\"]\n    publish: {{ bitrate: 1Mbps }}\n    \
              load: {{ clients: 1 }}\n  viewers:\n    urls: [\"srt://h:8890?streamid=read:live/cam\"]\n    {viewers}\n    \
@@ -114,6 +115,7 @@ mod tests {
 
     #[test]
     fn waits_for_names_publishers() {
+        protocols::install();
         read("live/other", "waits_for: encoder").expect("it publishes");
         refused("live/cam", "waits_for: viewers", "their own population");
         refused(

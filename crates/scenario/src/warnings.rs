@@ -94,6 +94,7 @@ mod tests {
     use crate::Overrides;
 
     fn warnings(load: &str, rest: &str) -> Vec<String> {
+        protocols::install();
         let text = format!(
             "clients: {{viewers: {{urls: ['rtsp://127.0.0.1:9/a'], load: {load}}}}}\n{rest}"
         );

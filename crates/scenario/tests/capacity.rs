@@ -9,6 +9,7 @@ const BASE: &str = "clients: {viewers: {urls: [rtsp://h/a], load: {clients: 40, 
                     thresholds: [\"viewers.loss < 1%\"]\n";
 
 fn plan(text: &str, set: &[&str]) -> Result<Plan, scenario::ScenarioError> {
+    protocols::install();
     let overrides = Overrides {
         set: set.iter().map(|&set| set.to_owned()).collect(),
         ..Overrides::default()

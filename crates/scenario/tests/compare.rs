@@ -6,6 +6,7 @@ const BASE: &str = "clients: {viewers: {urls: [rtsp://h/a], load: {clients: 40}}
                     duration: 9s\nseed: 4\n";
 
 fn plan(text: &str) -> Result<Plan, scenario::ScenarioError> {
+    protocols::install();
     Plan::parse("c.yaml", text, &Overrides::default())
 }
 

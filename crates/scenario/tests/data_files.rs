@@ -6,6 +6,7 @@ use scenario::{Overrides, Plan, Scenario, ScenarioError};
 
 /// Loads a scenario whose only population has these keys, next to these files.
 fn load(keys: &str, files: &[(&str, &str)]) -> Result<Scenario, ScenarioError> {
+    protocols::install();
     let folder = tempfile::tempdir().expect("a folder for the test");
     write(folder.path(), keys, files);
     Scenario::load(&folder.path().join("s.yaml"), &Overrides::default())
@@ -186,6 +187,7 @@ fn mistakes_in_data_have_positions_and_hide_values() {
 
 #[test]
 fn plans_read_the_files_too() {
+    protocols::install();
     let folder = tempfile::tempdir().expect("a folder for the test");
     write(folder.path(), FILE, &[("urls.txt", "rtsp://h/a\n")]);
     let plan = Plan::load(&folder.path().join("s.yaml"), &Overrides::default());

@@ -8,6 +8,7 @@ const SERVER: &str = "server: {command: [s]}\n";
 const CLIENTS: &str = "clients: {v: {urls: ['rtsp://{server}/a'], load: {clients: 1}}}\n";
 
 fn parse(text: &str) -> Scenario {
+    protocols::install();
     let text = format!("{text}\n{SERVER}{CLIENTS}");
     Scenario::parse("a", &text, &Overrides::default())
         .unwrap_or_else(|error| panic!("{text}: {error:?}"))
@@ -15,6 +16,7 @@ fn parse(text: &str) -> Scenario {
 
 /// Returns the first problem.
 fn wrong(text: &str) -> Problem {
+    protocols::install();
     let whole = match text.contains("server:") {
         true => format!("{text}\n{CLIENTS}"),
         false => format!("{text}\n{SERVER}{CLIENTS}"),
@@ -54,6 +56,7 @@ fn link_keys_are_read_and_imply_veth() {
 
 #[test]
 fn population_can_have_its_own_link() {
+    protocols::install();
     let text = format!(
         "{SERVER}link: {{rtt: 20ms}}
 clients:
@@ -169,6 +172,7 @@ fn link_mistakes_are_reported_at_their_position() {
 
 #[test]
 fn link_keys_can_be_set_and_varied() {
+    protocols::install();
     let text = format!("link: {{rtt: 20ms}}\n{SERVER}{CLIENTS}");
     let overrides = Overrides {
         set: vec!["link.loss=1%".to_owned(), "link.down.rate=5Mbps".to_owned()],
@@ -202,6 +206,7 @@ fn link_keys_can_be_set_and_varied() {
 
 #[test]
 fn trace_path_is_relative_to_the_scenario() {
+    protocols::install();
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.yaml");
     let text = format!("link: {{loss: 1%, trace: t.csv}}\n{SERVER}{CLIENTS}");
@@ -220,6 +225,7 @@ fn trace_path_is_relative_to_the_scenario() {
 
 #[test]
 fn schema_accepts_links() {
+    protocols::install();
     let validator = jsonschema::validator_for(&schema()).expect("it is a schema");
     let scenario = |link: serde_json::Value| {
         serde_json::json!({

@@ -19,6 +19,7 @@ fn lines(error: &ScenarioError) -> String {
 }
 
 fn refuse(text: &str, overrides: &Overrides) -> String {
+    protocols::install();
     match Scenario::parse("s.yaml", text, overrides) {
         Ok(scenario) => panic!("it was taken: {scenario:?}"),
         Err(error) => lines(&error),
@@ -54,6 +55,7 @@ fn every_mistake_has_position_message_and_help() {
 
 #[test]
 fn report_marks_the_word_in_its_line() {
+    protocols::install();
     let text = "clients:\n  viewers:\n    urls: [rtsp://h/a]\n    tranport: tcp\n    load: {clients: 10}\n";
     let error = Scenario::parse("s.yaml", text, &Overrides::default()).expect_err("a typo");
     assert_eq!(
@@ -74,6 +76,7 @@ fn report_marks_the_word_in_its_line() {
 
 #[test]
 fn duplicate_key_shows_both_positions() {
+    protocols::install();
     let error = Scenario::parse("s.yaml", "name: a\nname: b\n", &Overrides::default())
         .expect_err("it is there twice");
     let picture = picture(&error);
@@ -203,6 +206,7 @@ fn variables_of_tests_set_no_key() {
 
 #[test]
 fn wrong_argument_is_named() {
+    protocols::install();
     let line = OneLiner {
         urls: vec!["rtsp://h/a".to_owned()],
         ramp: Some("20".to_owned()),
@@ -260,6 +264,7 @@ fn wrong_argument_is_named() {
 
 #[test]
 fn header_options_are_checked_and_hide_their_values() {
+    protocols::install();
     let refused = |url: &str, headers: &[&str]| {
         let line = OneLiner {
             urls: vec![url.to_owned()],
@@ -302,6 +307,7 @@ fn header_options_are_checked_and_hide_their_values() {
 
 #[test]
 fn option_that_does_not_fit_the_url_is_named() {
+    protocols::install();
     let line = OneLiner {
         urls: vec!["tcp://127.0.0.1:9000".to_owned()],
         transport: Some("udp".to_owned()),
@@ -316,6 +322,7 @@ fn option_that_does_not_fit_the_url_is_named() {
 
 #[test]
 fn unreadable_files_are_reported() {
+    protocols::install();
     let folder = tempfile::tempdir().expect("a folder for the test");
     let refused = |name: &str, bytes: Option<&[u8]>| {
         let path = folder.path().join(name);
@@ -366,6 +373,7 @@ fn plan_of_messages_has_exactly_one_key() {
 
 #[test]
 fn former_keys_of_messages_say_what_to_write() {
+    protocols::install();
     for (keys, expected) in [
         (
             "rounds: {every: 100ms}",
@@ -394,6 +402,7 @@ fn former_keys_of_messages_say_what_to_write() {
 
 #[test]
 fn description_of_senders_mentions_no_media() {
+    protocols::install();
     let line = OneLiner {
         urls: vec!["tcp://127.0.0.1:9000".to_owned()],
         ..OneLiner::default()
@@ -446,6 +455,7 @@ fn description_of_senders_mentions_no_media() {
 
 #[test]
 fn misspelt_required_key_is_one_problem() {
+    protocols::install();
     let problems = |text: &str| -> Vec<String> {
         let error = Scenario::parse("s.yaml", text, &Overrides::default()).expect_err(text);
         let problems = error.problems().iter();
@@ -486,6 +496,7 @@ fn misspelt_required_key_is_one_problem() {
 
 #[test]
 fn several_urls_in_one_are_told_apart() {
+    protocols::install();
     for urls in [
         "rtsp://h/a,rtsp://h/b",
         "rtsp://h/a, srt://h:1,rtsp://h/b",

@@ -7,6 +7,7 @@ const CLIENTS: &str = "clients: {viewers: {urls: ['http://{server}:8080/rtp/239.
 
 /// Reads a scenario with `text` before its clients.
 fn read(text: &str) -> Result<Scenario, Vec<Problem>> {
+    protocols::install();
     let text = format!("{text}\n{CLIENTS}");
     Scenario::parse("dir/relay.yaml", &text, &Overrides::default())
         .map_err(|error| error.problems().to_vec())
@@ -140,6 +141,7 @@ fn default_interfaces_depend_on_the_network() {
 
 #[test]
 fn created_network_needs_server_and_receivers_in_it() {
+    protocols::install();
     for (text, message) in [
         ("network: veth", "the run starts no server"),
         (
@@ -163,6 +165,7 @@ fn created_network_needs_server_and_receivers_in_it() {
 
 #[test]
 fn schema_accepts_sources_and_networks() {
+    protocols::install();
     let validator = jsonschema::validator_for(&schema()).expect("it is a schema");
     let scenario = |network: &str, source: serde_json::Value| {
         serde_json::json!({
@@ -185,6 +188,7 @@ fn schema_accepts_sources_and_networks() {
 
 #[test]
 fn congestion_control_of_a_network_is_read() {
+    protocols::install();
     let server = "server: {command: [relay]}\n";
     let read = parse(&format!("{server}network: {{congestion: bbr}}"));
     assert_eq!(read.network, Network::Veth);

@@ -6,7 +6,6 @@ use std::time::Duration;
 use load::{Shape, Stage};
 use measure::units::BitRate;
 use proptest::prelude::*;
-use protocols::ProtocolKeys as _;
 use scenario::{
     Clips, Leave, OneLiner, OptionSetting, Overrides, Pick, Ready, Receive, Scenario, ServerStart,
     Tester, schema,
@@ -47,6 +46,7 @@ fn parse(text: &str) -> Scenario {
 }
 
 fn parse_with(text: &str, overrides: &Overrides) -> Scenario {
+    protocols::install();
     match Scenario::parse("dir/vod.yaml", text, overrides) {
         Ok(scenario) => scenario,
         Err(error) => panic!("{:#?}", error.problems()),
@@ -182,6 +182,7 @@ fn keys_of_custom_servers_are_read() {
 
 #[test]
 fn only_servers_of_the_catalogue_can_be_launched() {
+    protocols::install();
     let overrides = Overrides {
         known_servers: vec!["vlc".to_owned(), "gstreamer".to_owned()],
         ..Overrides::default()
@@ -197,6 +198,7 @@ fn only_servers_of_the_catalogue_can_be_launched() {
 
 #[test]
 fn launch_path_is_relative_to_the_scenario() {
+    protocols::install();
     let folder = tempfile::tempdir().expect("a folder can be made");
     let path = folder.path().join("s.yaml");
     let text = format!(
@@ -257,6 +259,7 @@ fn settings_override_variables_override_the_file() {
 
 #[test]
 fn tester_keys_are_read_from_all_origins() {
+    protocols::install();
     let text = format!(
         "{SMALL}tester:\n  receive: ring\n  receive_buffer: 4KiB\n  ring: 16MiB\n  \
          health: {{lag_p99: 50ms, longest_stall: 2s, worker_cpu: 80%, windows: 10%}}\n"
@@ -311,6 +314,7 @@ fn option_setting(option: &str, key: &str, value: &str) -> OptionSetting {
 
 #[test]
 fn one_liner_makes_a_scenario() {
+    protocols::install();
     let line = OneLiner {
         urls: vec!["rtsp://127.0.0.1:8554/clip{1..3}".to_owned()],
         clients: Some("200".to_owned()),
@@ -350,6 +354,7 @@ fn one_liner_makes_a_scenario() {
 
 #[test]
 fn paths_are_relative_to_the_scenario() {
+    protocols::install();
     let folder = tempfile::tempdir().expect("a folder for the test");
     let path = folder.path().join("vod.yaml");
     std::fs::write(
@@ -440,6 +445,7 @@ fn description_lists_plan_and_resources() {
 
 #[test]
 fn schema_accepts_every_key() {
+    protocols::install();
     let schema = schema();
     let validator = jsonschema::validator_for(&schema).expect("it is a schema");
     let good = serde_json::json!({
@@ -492,6 +498,7 @@ fn schema_accepts_every_key() {
 /// An editor shows the errors of a schema: they should name the wrong key, and nothing else.
 #[test]
 fn schema_names_the_wrong_key_of_a_population() {
+    protocols::install();
     let schema = schema();
     let validator = jsonschema::validator_for(&schema).expect("it is a schema");
     for protocol in protocols::PROTOCOLS {
@@ -525,6 +532,7 @@ fn schema_names_the_wrong_key_of_a_population() {
 /// To regenerate the file: `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-scenario`.
 #[test]
 fn schema_in_the_repository_is_up_to_date() {
+    protocols::install();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/scenario.schema.json");
     let made = serde_json::to_string_pretty(&schema()).expect("it has string keys") + "\n";
     if std::env::var_os("STREAMGAUGE_WRITE_SCHEMA").is_some() {
@@ -539,6 +547,7 @@ fn schema_in_the_repository_is_up_to_date() {
 
 #[test]
 fn yaml_bombs_are_refused() {
+    protocols::install();
     let mut laughs = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for (from, to) in ["ab", "bc", "cd", "de", "ef", "fg"].map(|pair| pair.split_at(1)) {
         let items = vec![format!("*{from}"); 9].join(", ");
@@ -593,6 +602,7 @@ proptest! {
         pieces in proptest::collection::vec(piece(), 0..8),
         setting in "[a-z.]{0,12}=?[a-z0-9\\[{}&*:é]{0,8}",
     ) {
+        protocols::install();
         let overrides = Overrides {
             set: vec![setting.clone()],
             thresholds: vec![setting],
@@ -614,6 +624,7 @@ proptest! {
 
     #[test]
     fn any_argument_is_handled(url in "\\PC{0,30}", ramp in "\\PC{0,8}", leave in "\\PC{0,8}") {
+        protocols::install();
         let line = OneLiner {
             urls: vec![url],
             ramp: Some(ramp),
@@ -627,6 +638,7 @@ proptest! {
 
 #[test]
 fn truncated_file_keeps_its_urls_or_is_refused() {
+    protocols::install();
     let whole = parse(FULL);
     for end in (0..FULL.len()).filter(|end| FULL.is_char_boundary(*end)) {
         if let Ok(part) = Scenario::parse("dir/vod.yaml", &FULL[..end], &Overrides::default()) {
@@ -671,6 +683,7 @@ fn publishers_have_own_urls_and_players_wait() {
 
 #[test]
 fn clients_that_publish_until_they_leave_need_no_duration() {
+    protocols::install();
     let text = "clients: {cameras: {urls: ['rtsp://h/a'], publish: {}, leave: {after: 5s}, \
                 load: {clients: 1}}}";
     let scenario = Scenario::parse("test", text, &Overrides::default()).expect("it is good");
@@ -689,6 +702,7 @@ fn clients_leave_with_the_run_by_default() {
 
 #[test]
 fn former_keys_for_the_end_of_media_say_what_to_write() {
+    protocols::install();
     for (url, key) in [
         ("http://127.0.0.1:1/a", "at_close"),
         ("srt://127.0.0.1:1", "at_shutdown"),

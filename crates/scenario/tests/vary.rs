@@ -6,6 +6,7 @@ use scenario::{Overrides, Plan, Scenario, ScenarioError, Series, StopAt, schema}
 const BASE: &str = "clients: {viewers: {urls: [rtsp://h/a], load: {clients: 10}}}\nduration: 10s\n";
 
 fn plan(text: &str, set: &[&str]) -> Result<Plan, ScenarioError> {
+    protocols::install();
     let overrides = Overrides {
         set: set.iter().map(|&set| set.to_owned()).collect(),
         ..Overrides::default()
@@ -161,6 +162,7 @@ fn wrong_values_are_reported_at_their_position() {
 
 #[test]
 fn meaningless_series_are_refused() {
+    protocols::install();
     for (vary, expected) in [
         ("vary: {}\n", "names no key"),
         ("vary: [1]\n", "must be a mapping"),
@@ -215,6 +217,7 @@ fn varied_passwords_are_masked() {
 
 #[test]
 fn schema_accepts_a_series() {
+    protocols::install();
     let schema = schema();
     let validator = jsonschema::validator_for(&schema).expect("it is a schema");
     let good = serde_json::json!({

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use measure::{Catalogue, CounterId};
-use schemars::JsonSchema;
 
 use super::calibration;
 use super::client::Client;
@@ -15,7 +14,7 @@ use super::server::reference::SERVER;
 use super::source_media::SourceMedia;
 use super::url::{self, Url};
 use kit::descriptor::{
-    ClientFactory, ClientIdentity, Facts, Location, PopulationKeys, Protocol, RunContext,
+    ClientFactory, ClientIdentity, Facts, KeysType, Location, PopulationKeys, Protocol, RunContext,
     SocketNeeds, StreamName, Transport,
 };
 use kit::keys::KeyError;
@@ -42,7 +41,7 @@ pub static PROTOCOL: Protocol = Protocol {
     server: Some(&SERVER),
     trials: calibration::TRIALS,
     options: &OPTIONS,
-    config_schema: <ClientConfig as JsonSchema>::json_schema,
+    keys: KeysType::of::<ClientConfig>(),
     former_key: config::former_key,
 };
 

@@ -35,6 +35,7 @@ fn main() -> ExitCode {
     }
     // Before there are other threads, which inherit it.
     net::capability::raise_net_raw();
+    protocols::install();
     let mut command = Cli::command().color(colour_of_help(std::env::args_os().skip(1)));
     let matches = command.try_get_matches_from_mut(std::env::args_os());
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
@@ -226,6 +227,7 @@ mod tests {
     fn negative_value_is_not_taken_for_a_flag() {
         let said = |line: &str| {
             let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            protocols::install();
             let mut command = Cli::command();
             let all = std::iter::once("streamgauge".to_owned()).chain(arguments.clone());
             let error = command

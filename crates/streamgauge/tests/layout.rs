@@ -28,7 +28,6 @@ const ORDER: [&str; 23] = [
     "messages",
     "webrtc",
     "proof",
-    "protocols",
     "net",
     "runfile",
     "scenario",
@@ -36,6 +35,7 @@ const ORDER: [&str; 23] = [
     "report",
     "engine",
     "cluster",
+    "protocols",
     "streamgauge",
 ];
 
@@ -384,6 +384,10 @@ const MAY_NAME_PROTOCOLS: &[(&str, &str)] = &[
     (
         "scenario/src/entry.rs",
         "an error shows how a list of protocols is written",
+    ),
+    (
+        "scenario/src/scheme_help.rs",
+        "a usual port of servers shows which scheme is missing",
     ),
     (
         "sut/src/catalogue.rs",

@@ -306,7 +306,7 @@ pub(crate) fn build(name: &str, request: &Request<'_>) -> Result<BuiltLaunch, Su
 
 /// Returns the transport of the port: that of the first protocol.
 fn transport(protocols: &[String]) -> Transport {
-    let first = protocols.first().and_then(|name| protocols::find(name));
+    let first = protocols.first().and_then(|name| kit::registry::find(name));
     first.map_or(Transport::Tcp, |protocol| protocol.transport)
 }
 

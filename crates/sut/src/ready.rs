@@ -146,7 +146,7 @@ fn is_ready(launched: &Launched, launch: &Launch, served: &mut usize) -> Result<
 
 /// Returns `true` if the server answers that it serves the URL.
 fn serves(address: SocketAddr, url: &str) -> bool {
-    let probe = protocols::find_by_url(url).and_then(|protocol| protocol.probe.as_ref());
+    let probe = kit::registry::find_by_url(url).and_then(|protocol| protocol.probe.as_ref());
     let Some(probe) = probe else {
         return false;
     };

@@ -27,6 +27,7 @@ fn clips(directory: &Path) -> Clips {
 }
 
 fn spec(name: &str, port: u16, clips: Option<Clips>) -> ServerSpec {
+    protocols::install();
     let mut spec = ServerSpec::new(Origin::Catalogue {
         name: name.to_owned(),
         port: Some(port),
@@ -271,6 +272,7 @@ fn group() -> scenario::Group {
 
 #[test]
 fn every_installed_server_becomes_ready() {
+    protocols::install();
     if skip_without("vlc") {
         return;
     }
@@ -291,7 +293,7 @@ fn every_installed_server_becomes_ready() {
         }
         let mut sut = Sut::start_with(&spec, Path::new(""), &options(), &|_| ())
             .unwrap_or_else(|error| panic!("{}: {error}", entry.name));
-        let spoken = protocols::find(&entry.protocols[0]).expect("it is known");
+        let spoken = kit::registry::find(&entry.protocols[0]).expect("it is known");
         assert_eq!(
             sut.owns_port(port, spoken.transport),
             PortOwner::Ours,
@@ -370,6 +372,7 @@ fn port_owner_is_named_before_anything_starts() {
 
 #[test]
 fn entry_ready_by_a_line_must_own_its_port() {
+    protocols::install();
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let entry = |program: &str| {

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use measure::{Catalogue, CounterId};
-use schemars::JsonSchema;
 
 use super::calibration::TRIALS;
 use super::certificate::Certificate;
@@ -20,8 +19,8 @@ use super::turn::TurnTransport;
 use super::url::{Resource, SCHEMES, Url};
 use kit::browser::Page;
 use kit::descriptor::{
-    self, ClientFactory, ClientIdentity, Facts, Location, PopulationKeys, PopulationPlan, Protocol,
-    RunContext, SocketNeeds, StreamName,
+    self, ClientFactory, ClientIdentity, Facts, KeysType, Location, PopulationKeys, PopulationPlan,
+    Protocol, RunContext, SocketNeeds, StreamName,
 };
 use kit::http1;
 use kit::keys::KeyError;
@@ -57,7 +56,7 @@ pub static PROTOCOL: Protocol = Protocol {
     server: Some(&SERVER),
     trials: TRIALS,
     options: &OPTIONS,
-    config_schema: <ClientConfig as JsonSchema>::json_schema,
+    keys: KeysType::of::<ClientConfig>(),
     former_key: |_| None,
 };
 

@@ -11,8 +11,10 @@ use std::time::Duration;
 use engine::{
     Dealing, MergedWindow, RunnerFigures, RunnerReport, TesterPart, WindowMerger, client_identity,
 };
+use kit::clients::Clients;
+use kit::descriptor::{PopulationPlan, Protocol, RunContext};
 use measure::{Catalogue, Time, Window, tester};
-use protocols::{Clients, PROTOCOLS, PopulationPlan, Protocol, RunContext};
+use protocols::PROTOCOLS;
 use scenario::{Overrides, Pick, Scenario};
 use session::testing::{Pair, PairSettings, SessionNumber, Side};
 use session::{ChannelId, Context, Input, Outcome, Output, Port, Session};
@@ -114,6 +116,7 @@ impl Session for TransportStream {
 
 impl Subject {
     fn scenario(&self) -> Scenario {
+        protocols::install();
         let text = format!(
             "clients: {{viewers: {{urls: ['{}'], pick: in_turn, load: {{clients: {CLIENTS}, ramp: {RAMP}}}, {}}}}}\n\
              duration: 20s\nseed: {SEED}\n",

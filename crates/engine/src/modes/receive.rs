@@ -234,7 +234,7 @@ impl Reception {
         let (mut plans, mut serving, mut heard_at) = (Vec::new(), Vec::new(), Vec::new());
         let mut catalogues: Vec<Catalogue> = Vec::new();
         for (offset, (name, protocol)) in (1u16..).zip(&wanted.populations) {
-            let Some(protocol) = protocols::find(protocol) else {
+            let Some(protocol) = kit::registry::find(protocol) else {
                 return Err(format!(
                     "it does not know the protocol `{}`",
                     protocol.escape_debug()

@@ -124,6 +124,7 @@ mod tests {
     use super::*;
 
     fn scenario(load: &str, rest: &str) -> Scenario {
+        protocols::install();
         let text = format!(
             "clients: {{viewers: {{urls: ['rtsp://127.0.0.1:9/a'], load: {load}}}}}\n{rest}"
         );
@@ -210,6 +211,7 @@ mod tests {
 
     #[test]
     fn population_starting_in_last_second_is_not_measured() {
+        protocols::install();
         let text = "clients: {early: {urls: ['rtsp://127.0.0.1:9/a'], load: {clients: 1}}, \
                     late: {urls: ['rtsp://127.0.0.1:9/a'], load: {clients: 1}}}\nduration: 9s";
         let scenario = Scenario::parse("test", text, &scenario::Overrides::default())

@@ -153,6 +153,7 @@ mod tests {
     use super::*;
 
     fn scenario(text: &str) -> Scenario {
+        protocols::install();
         Scenario::parse("test", text, &scenario::Overrides::default())
             .unwrap_or_else(|error| panic!("{error:?}"))
     }

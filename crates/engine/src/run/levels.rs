@@ -258,6 +258,7 @@ mod tests {
 
     #[test]
     fn level_without_all_of_its_clients_is_invalid() {
+        protocols::install();
         let text = "clients: {viewers: {protocol: rtsp, urls: ['rtsp://127.0.0.1:9/a'], \
                     load: {clients: 9}}}\nduration: 9s\n";
         let scenario = Scenario::parse("test", text, &scenario::Overrides::default())

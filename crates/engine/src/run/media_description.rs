@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
+use kit::descriptor::RunContext;
 use measure::media::{self, DescribedUrl, Media, MediaDescription, Picking};
 use net::{Clock, PortRange};
-use protocols::RunContext;
 use scenario::{Leave, Pick, Population, Scenario};
 use session::Outcome;
 
@@ -51,7 +51,7 @@ fn describable_urls<'a>(population: &'a Population, surroundings: &RunContext) -
     let urls = population.urls.iter();
     // Streams that the scenario itself publishes do not exist yet.
     urls.filter(|url| population.awaited(surroundings, url).is_empty())
-        .filter(|url| protocols::describe_session(&population.config, url, 0).is_some())
+        .filter(|url| population.config.description_of(url, 0).is_some())
         .collect()
 }
 
@@ -138,7 +138,8 @@ fn request_descriptions(
     let tls = tls(population)?;
     let config = population.config.clone();
     let client: MakeClient = Arc::new(move |url, identity| {
-        protocols::describe_session(&config, url, identity.seed)
+        config
+            .description_of(url, identity.seed)
             .unwrap_or_else(|| Err("its protocol has no media description".to_owned()))
     });
     let mut answers = Answers::new();

@@ -119,6 +119,7 @@ mod tests {
 
     #[test]
     fn each_address_is_tried_once_and_its_result_reported() {
+        protocols::install();
         let there = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let gone = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = |listener: &TcpListener| listener.local_addr().expect("it is bound").port();

@@ -1,6 +1,7 @@
 //! The subjects of a run and their metrics.
 
 use kit::browser::{BROWSER_CATALOGUE, KIND as BROWSER};
+use kit::registry;
 use measure::link::{DOWNLINK, LINK_CATALOGUE, UPLINK};
 use measure::{Catalogue, server, tester};
 
@@ -12,9 +13,6 @@ pub fn catalogue_of(kind: &str) -> Option<Catalogue> {
         "tester" => Some(tester::TESTER_CATALOGUE),
         UPLINK | DOWNLINK => Some(LINK_CATALOGUE),
         BROWSER => Some(BROWSER_CATALOGUE),
-        _ => protocols::PROTOCOLS
-            .iter()
-            .find(|protocol| protocol.name == kind)
-            .map(|protocol| protocol.catalogue),
+        _ => registry::find(kind).map(|protocol| protocol.catalogue),
     }
 }

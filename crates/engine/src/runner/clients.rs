@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kit::awaiting_publisher::{AwaitedStreams, WaitingClient};
+use kit::clients::Clients;
+use kit::descriptor::{PopulationPlan, RunContext};
 use kit::media::source::FILE_MAX;
-use protocols::{Clients, PopulationPlan, RunContext};
 use scenario::{Pick, Population, Scenario, mask_text};
 
 use crate::error::EngineError;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use kit::descriptor::RunContext;
 use load::Share;
 use measure::Time;
 use net::PortRange;
-use protocols::RunContext;
 use scenario::{Population, Priority, Scenario};
 
 use crate::error::EngineError;

@@ -435,6 +435,7 @@ fn growing_file_can_be_read() {
 }
 
 fn scenario(text: &str) -> Scenario {
+    protocols::install();
     Scenario::parse("test", text, &scenario::Overrides::default())
         .unwrap_or_else(|error| panic!("{error:?}"))
 }

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kit::descriptor::ClientIdentity;
 use kit::metrics as clients;
 use load::{Action, Load, Shape, Share};
 use measure::{Catalogue, Recorder, Time, Window, health, tester};
-use protocols::ClientIdentity;
 use scenario::{Leave, Pick};
 use session::{Failure, Outcome, Session};
 

@@ -21,7 +21,10 @@ fn catalogue_of(kind: &str) -> Option<Catalogue> {
         "server" => Some(SERVER_CATALOGUE),
         "tester" => Some(TESTER_CATALOGUE),
         "uplink" | "downlink" => Some(LINK_CATALOGUE),
-        name => protocols::find(name).map(|protocol| protocol.catalogue),
+        name => {
+            protocols::install();
+            kit::registry::find(name).map(|protocol| protocol.catalogue)
+        }
     }
 }
 

@@ -131,6 +131,7 @@ clients:
 "#;
 
 fn everywhere() -> Scenario {
+    protocols::install();
     Scenario::parse("test", EVERYWHERE, &Overrides::default())
         .unwrap_or_else(|error| panic!("{:?}", error.problems()))
 }
@@ -178,6 +179,7 @@ fn server_output_is_masked() {
 
 #[test]
 fn varied_secrets_are_masked_and_numbered() {
+    protocols::install();
     let text = "vary: {server.environment.TOKEN: [SECRET01, SECRET02], \
                 clients.a.urls: [['rtsp://u:SECRET03@h/a']]}\n\
                 server: {command: [x]}\n\
@@ -202,6 +204,7 @@ fn varied_secrets_are_masked_and_numbered() {
 
 #[test]
 fn one_liner_name_has_no_secrets() {
+    protocols::install();
     let line = crate::OneLiner {
         urls: vec!["rtsp://me:SECRET01@h/a?token=SECRET02".to_owned()],
         ..crate::OneLiner::default()
@@ -213,6 +216,7 @@ fn one_liner_name_has_no_secrets() {
 
 #[test]
 fn unencoded_password_is_reported_as_the_mistake() {
+    protocols::install();
     let text = "clients: {a: {urls: ['rtsp://u:sec/SECRET@h:1/a'], load: {clients: 1}}}";
     let error = Scenario::parse("test", text, &Overrides::default()).unwrap_err();
     let [problem] = error.problems() else {
@@ -228,6 +232,7 @@ fn unencoded_password_is_reported_as_the_mistake() {
 
 #[test]
 fn error_messages_contain_no_password() {
+    protocols::install();
     let text =
         "clients: {a: {urls: ['rtspx://u:SECRET01@h/a?token=SECRET02'], load: {clients: 1}}}";
     let error = Scenario::parse("test", text, &Overrides::default()).unwrap_err();

@@ -28,7 +28,7 @@ impl Subcommand for Serve {
     }
 
     fn has_subcommand(name: &str) -> bool {
-        protocols::find(name).is_some_and(|protocol| protocol.server.is_some())
+        kit::registry::find(name).is_some_and(|protocol| protocol.server.is_some())
     }
 }
 
@@ -36,7 +36,7 @@ impl FromArgMatches for Serve {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Serve, clap::Error> {
         let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
         let (name, matches) = matches.subcommand().ok_or_else(missing)?;
-        let server = protocols::find(name).and_then(|protocol| protocol.server);
+        let server = kit::registry::find(name).and_then(|protocol| protocol.server);
         let server = server.ok_or_else(missing)?;
         Ok(Serve {
             server,

@@ -92,6 +92,7 @@ mod tests {
     use crate::args::{Cli, Command};
 
     fn read(line: &[&str]) -> Result<CapacitySearch, Failure> {
+        protocols::install();
         let words = ["streamgauge", "capacity"].into_iter();
         let cli = Cli::try_parse_from(words.chain(line.iter().copied()));
         match cli.expect("the arguments are good").command {

@@ -85,6 +85,7 @@ mod tests {
     use crate::args::{Cli, Command};
 
     fn read(line: &[&str]) -> Result<Scenario, Failure> {
+        protocols::install();
         let words = ["streamgauge", "load"]
             .into_iter()
             .chain(line.iter().copied());

@@ -83,6 +83,7 @@ fn unknown_server_error_lists_the_known_ones() {
 
 #[test]
 fn own_entry_file_is_read_or_its_mistake_located() {
+    protocols::install();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.yaml");
     let name = path.to_str().unwrap();

@@ -219,6 +219,7 @@ mod tests {
     use super::*;
 
     fn judges(runners: usize) -> RunnerJudges {
+        protocols::install();
         let text = "clients: {viewers: {urls: ['rtsp://127.0.0.1/a'], load: {clients: 4}}}\nduration: 9s\n";
         let scenario = Scenario::parse("test", text, &scenario::Overrides::default());
         let scenario = scenario.expect("it is valid");

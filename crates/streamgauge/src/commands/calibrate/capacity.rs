@@ -393,6 +393,7 @@ mod tests {
 
     #[test]
     fn descriptor_limit_bounds_the_number_of_clients() {
+        protocols::install();
         let text = text(
             ReceivePath::Tcp,
             1,

@@ -14,7 +14,7 @@ const LOGS_PACKETS: &str = "rtsp";
 /// # Panics
 /// If the program was built without it. Only cases of this protocol need its server.
 pub(super) fn packet_logger() -> &'static Protocol {
-    protocols::find(LOGS_PACKETS).expect("a case of this protocol runs")
+    kit::registry::find(LOGS_PACKETS).expect("a case of this protocol runs")
 }
 
 /// A protocol on one receive path.
@@ -29,7 +29,7 @@ pub(super) struct CalibrationCase {
 impl CalibrationCase {
     /// Returns all cases: RTSP, whose server logs every packet, and those that protocols declare.
     pub(super) fn all() -> Vec<CalibrationCase> {
-        let logged = protocols::find(LOGS_PACKETS)
+        let logged = kit::registry::find(LOGS_PACKETS)
             .into_iter()
             .flat_map(|protocol| {
                 ReceivePath::ALL

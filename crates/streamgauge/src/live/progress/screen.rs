@@ -100,6 +100,7 @@ mod tests {
 
     #[test]
     fn urls_are_shown_without_passwords() {
+        protocols::install();
         let text = "clients:\n  one: {urls: ['rtsp://me:secret@h/a'], load: {clients: 1}}\n  \
                     many: {urls: ['rtsp://h/a{1..3}'], load: {clients: 3}}\nduration: 5s\n";
         let scenario = Scenario::parse("test", text, &scenario::Overrides::default())

@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use crate::PROTOCOLS;
+use kit::registry;
 use measure::nearest::nearest;
 
 /// Schemes that users know from other programs, and what to do instead.
@@ -37,7 +37,7 @@ const USUAL_PORTS: [(u16, &str); 4] = [
 
 /// Returns what to write instead of a URL whose scheme is not supported. `show` returns a URL as it
 /// may be printed, without its password.
-pub fn help(url: &str, show: &dyn Fn(&str) -> String) -> String {
+pub(crate) fn help(url: &str, show: &dyn Fn(&str) -> String) -> String {
     let instead = |scheme: &str, rest: &str| {
         let url = format!("{scheme}://{rest}");
         format!("did you mean `{}`?", show(&url))
@@ -74,13 +74,15 @@ pub fn help(url: &str, show: &dyn Fn(&str) -> String) -> String {
 }
 
 fn all() -> impl Iterator<Item = &'static str> {
-    let each = PROTOCOLS.iter().flat_map(|protocol| protocol.schemes);
+    let each = registry::protocols()
+        .iter()
+        .flat_map(|protocol| protocol.schemes);
     each.copied()
 }
 
 /// Names one scheme of each protocol.
 fn examples() -> String {
-    let first = PROTOCOLS
+    let first = registry::protocols()
         .iter()
         .filter_map(|protocol| protocol.schemes.first());
     let first: Vec<String> = first.map(|scheme| format!("{scheme}://")).collect();
@@ -105,7 +107,7 @@ fn scheme_of_port(port: u16) -> Option<&'static str> {
     if let Some((_, scheme)) = usual {
         return Some(scheme);
     }
-    let mut protocols = PROTOCOLS.iter();
+    let mut protocols = registry::protocols().iter();
     let found = protocols.find(|protocol| protocol.default_port == port)?;
     found.schemes.first().copied()
 }
@@ -139,7 +141,7 @@ mod tests {
             let help = help(url, &str::to_owned);
             assert!(help.contains(advice), "{url}: {help}");
             assert!(
-                help.matches("://").count() <= PROTOCOLS.len(),
+                help.matches("://").count() <= registry::protocols().len(),
                 "{url}: {help}"
             );
         }

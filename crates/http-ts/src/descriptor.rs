@@ -28,6 +28,7 @@ use session::Session;
 pub static PROTOCOL: Protocol = Protocol {
     name: "http-ts",
     schemes: &["http", "https"],
+    path_suffix: None,
     default_port: Url::DEFAULT_PORT,
     transport: Transport::Tcp,
     catalogue: Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &TS, &HTTP_TS]),

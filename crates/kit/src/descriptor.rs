@@ -34,6 +34,8 @@ pub struct Protocol {
     pub name: &'static str,
     /// URL schemes of the protocol.
     pub schemes: &'static [&'static str],
+    /// URLs with a scheme of another protocol that belong to this one; `None` if there are none.
+    pub path_suffix: Option<PathSuffix>,
     /// Port of a URL that has none.
     pub default_port: u16,
     /// Transport of the server port on which conversations begin.
@@ -64,6 +66,15 @@ pub struct Protocol {
     /// Returns the replacement of a key that this protocol had in the past; `None` for any other
     /// key.
     pub former_key: fn(&str) -> Option<&'static str>,
+}
+
+/// URLs whose path shows the protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct PathSuffix {
+    /// Schemes of the URLs.
+    pub schemes: &'static [&'static str],
+    /// End of their path, such as `.m3u8`, in lower or upper case.
+    pub suffix: &'static str,
 }
 
 /// Transport protocol of a port.
@@ -589,6 +600,21 @@ impl Protocol {
         let scheme = url.split_once("://").map(|(scheme, _)| scheme);
         let mut own = self.schemes.iter();
         scheme.is_some_and(|scheme| own.any(|own| own.eq_ignore_ascii_case(scheme)))
+    }
+
+    /// Returns `true` if the URL's path shows that it belongs to this protocol, although its scheme
+    /// belongs to another.
+    pub fn has_path_of(&self, url: &str) -> bool {
+        let Some(PathSuffix { schemes, suffix }) = self.path_suffix else {
+            return false;
+        };
+        let (scheme, rest) = url.split_once("://").unwrap_or(("", ""));
+        let rest = rest.split(['?', '#']).next().unwrap_or_default();
+        let (_, path) = rest.split_once('/').unwrap_or(("", ""));
+        let end = path.len().checked_sub(suffix.len());
+        let end = end.and_then(|at| path.get(at..)).unwrap_or_default();
+        end.eq_ignore_ascii_case(suffix)
+            && schemes.iter().any(|own| own.eq_ignore_ascii_case(scheme))
     }
 
     /// Stream that a URL of this protocol leads to.

@@ -32,8 +32,13 @@ pub fn find(name: &str) -> Option<&'static Protocol> {
     protocols.find(|protocol| protocol.name == name)
 }
 
-/// Returns the protocol of a URL's scheme.
+/// Returns the protocol of a URL: that of its path, if that shows one, otherwise that of its scheme.
 pub fn find_by_url(url: &str) -> Option<&'static Protocol> {
-    let mut protocols = protocols().iter().copied();
-    protocols.find(|protocol| protocol.has_scheme_of(url))
+    let protocols = protocols().iter().copied();
+    let by_path = protocols.clone().find(|protocol| protocol.has_path_of(url));
+    by_path.or_else(|| {
+        protocols
+            .clone()
+            .find(|protocol| protocol.has_scheme_of(url))
+    })
 }

@@ -24,6 +24,7 @@ use session::Session;
 pub static PROTOCOL: Protocol = Protocol {
     name: "messages",
     schemes: url::SCHEMES,
+    path_suffix: None,
     default_port: DEFAULT_PORT,
     transport: Transport::Tcp,
     catalogue: Catalogue(&[&CLIENTS, &MESSAGES]),

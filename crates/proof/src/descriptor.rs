@@ -20,6 +20,7 @@ use session::Session;
 pub static PROTOCOL: Protocol = Protocol {
     name: "proof",
     schemes: &["proof"],
+    path_suffix: None,
     default_port: DEFAULT_PORT,
     transport: Transport::Udp,
     catalogue: CATALOGUE,

@@ -29,6 +29,7 @@ use session::StreamRow;
 pub static PROTOCOL: Protocol = Protocol {
     name: "rtmp",
     schemes: &["rtmp", "rtmps"],
+    path_suffix: None,
     default_port: url::DEFAULT_PORT,
     transport: Transport::Tcp,
     catalogue: Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &FRAMES_GROUP, &RTMP]),

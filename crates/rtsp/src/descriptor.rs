@@ -30,6 +30,7 @@ use session::{CaptureNeeds, Session, StreamRow};
 pub static PROTOCOL: Protocol = Protocol {
     name: "rtsp",
     schemes: &["rtsp", "rtsps"],
+    path_suffix: None,
     default_port: url::DEFAULT_PORT,
     transport: descriptor::Transport::Tcp,
     catalogue: Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &RTP, &RTSP]),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::scheme_help;
-use kit::descriptor::{ClientConfig, Protocol};
+use kit::descriptor::{ClientConfig, PathSuffix, Protocol};
 use kit::registry;
 use kit::url::UrlParts;
 use load::{Load, LoadSpec, Shape, Stage, StartKind};
@@ -156,10 +156,35 @@ pub(crate) fn schema(generator: &mut SchemaGenerator) -> Schema {
 }
 
 /// Returns the condition that a population names the protocol, or names none and its first URL has a
-/// scheme of the protocol.
+/// scheme or a path of the protocol.
 fn is_of_protocol(protocol: &Protocol) -> Json {
-    let pattern = format!("^({})://", protocol.schemes.join("|").replace('+', "\\+"));
-    let url = json!({ "type": "string", "pattern": pattern });
+    let schemes = |schemes: &[&str]| format!("^({})://", schemes.join("|").replace('+', "\\+"));
+    let by_path = |protocol: &Protocol| {
+        let PathSuffix {
+            schemes: of,
+            suffix,
+        } = protocol.path_suffix?;
+        let either = |letter: char| match letter {
+            '.' => "\\.".to_owned(),
+            other => format!(
+                "[{}{}]",
+                other.to_ascii_lowercase(),
+                other.to_ascii_uppercase()
+            ),
+        };
+        let suffix: String = suffix.chars().map(either).collect();
+        let pattern = format!("{}[^/?#]+/[^?#]*{suffix}([?#]|$)", schemes(of));
+        Some(json!({ "type": "string", "pattern": pattern }))
+    };
+    let url = json!({ "type": "string", "pattern": schemes(protocol.schemes) });
+    let others = registry::protocols().iter();
+    let mut others = others.filter(|other| other.name != protocol.name);
+    let elsewhere = others.find_map(|other| by_path(other));
+    let url = match (by_path(protocol), elsewhere) {
+        (Some(by_path), _) => json!({ "anyOf": [url, by_path] }),
+        (None, Some(elsewhere)) => json!({ "allOf": [url, { "not": elsewhere }] }),
+        (None, None) => url,
+    };
     let urls = json!({ "anyOf": [
         url,
         { "type": "array", "minItems": 1, "prefixItems": [url] },
@@ -402,7 +427,10 @@ fn protocol(
         if last.is_some_and(|last| std::ptr::eq(last, *node)) {
             continue;
         }
-        let found = registry::find_by_url(url);
+        // The key decides over the path: an `http` URL may belong to several protocols.
+        let found = named
+            .filter(|named| named.check_url(url).is_ok())
+            .or_else(|| registry::find_by_url(url));
         let problem = match (found, chosen) {
             (None, _) => Some(
                 Problem::new(

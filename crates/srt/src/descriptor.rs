@@ -30,6 +30,7 @@ use session::StreamRow;
 pub static PROTOCOL: Protocol = Protocol {
     name: "srt",
     schemes: &["srt"],
+    path_suffix: None,
     default_port: url::DEFAULT_PORT,
     transport: Transport::Udp,
     catalogue: Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &TS, &SRT]),

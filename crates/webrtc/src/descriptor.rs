@@ -38,6 +38,7 @@ use session::{CaptureNeeds, Session, StreamRow};
 pub static PROTOCOL: Protocol = Protocol {
     name: "webrtc",
     schemes: SCHEMES,
+    path_suffix: None,
     default_port: http1::Url::DEFAULT_PORT,
     transport: descriptor::Transport::Tcp,
     catalogue: Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &RTP, &WEBRTC]),

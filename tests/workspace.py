@@ -55,7 +55,8 @@ HEALTH_THREADS = 6
 REAL_TIME = {"engine", "net"}
 # Packages whose tests run next to those of the others.
 PROTOCOLS = {
-    "session", "kit", "rtsp", "rtmp", "srt", "http-ts", "messages", "webrtc", "proof", "protocols",
+    "session", "kit", "rtsp", "rtmp", "srt", "http-ts", "hls", "messages", "webrtc", "proof",
+    "protocols",
 }
 # With real-time priority.
 FIRST = ("chrt", "--rr", "1")

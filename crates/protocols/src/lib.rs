@@ -26,6 +26,8 @@ protocols! {
     RTSP_PROTOCOL = rtsp;
     #[cfg(feature = "http-ts")]
     HTTP_TS_PROTOCOL = http_ts;
+    #[cfg(feature = "hls")]
+    HLS_PROTOCOL = hls;
     #[cfg(feature = "messages")]
     MESSAGES_PROTOCOL = messages;
     #[cfg(feature = "rtmp")]
@@ -61,6 +63,16 @@ mod tests {
         assert_eq!(find_by_url("RTSP://h/a").map(|p| p.name), Some("rtsp"));
         assert!(find_by_url("h/a").is_none());
         assert_eq!(find_by_url("https://h/a").map(|p| p.name), Some("http-ts"));
+        for (url, name) in [
+            ("http://h/a/index.m3u8", "hls"),
+            ("HTTPS://h/a.M3U8?token=b.ts", "hls"),
+            ("hls+http://h/a", "hls"),
+            ("http://h/a.ts?x=.m3u8", "http-ts"),
+            ("http://h.m3u8", "http-ts"),
+            ("rtmp://h/live/a.m3u8", "rtmp"),
+        ] {
+            assert_eq!(find_by_url(url).map(|p| p.name), Some(name), "{url}");
+        }
         for (at, protocol) in PROTOCOLS.iter().enumerate() {
             assert!(PROTOCOLS[..at].iter().all(|p| p.name != protocol.name));
             assert_eq!(protocol.default_config().protocol().name, protocol.name);

@@ -13,8 +13,8 @@ const OTHERS: [(&[&str], &str); 4] = [
          `streamgauge send` sends to a group",
     ),
     (
-        &["hls", "dash"],
-        "segmented HTTP (HLS, DASH) is not supported; `http://` plays MPEG-TS in one response",
+        &["dash"],
+        "DASH is not supported; `hls+http://` plays HLS, `http://` MPEG-TS in one response",
     ),
     (
         &["webrtc"],
@@ -118,6 +118,7 @@ mod tests {
 
     #[test]
     fn url_without_a_known_scheme_gets_one_line_of_advice() {
+        protocols::install();
         for (url, advice) in [
             ("rtps://h/a", "did you mean `rtsp://h/a`?"),
             ("RTSP:/h/a", "did you mean `rtsp://h/a`?"),
@@ -127,7 +128,8 @@ mod tests {
             ("h:1935/live/a", "did you mean `rtmp://h:1935/live/a`?"),
             ("[::1]:1935/a", "did you mean `rtmp://[::1]:1935/a`?"),
             ("udp://239.1.1.1:5000", "through a relay"),
-            ("hls://h/a.m3u8", "HLS"),
+            ("hls://h/a", "did you mean `hls+http://h/a`?"),
+            ("dash://h/a.mpd", "HLS"),
             ("whep://h/a", "did you mean `whep+http://h/a`?"),
             ("WHIP://h/a", "did you mean `whip+http://h/a`?"),
             ("livekit://h/a", "did you mean `livekit+ws://h/a`?"),

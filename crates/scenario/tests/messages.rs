@@ -233,7 +233,7 @@ fn wrong_argument_is_named() {
             ..OneLiner::default()
         }),
         "ftp://h/a: `ftp://h/a` has an unsupported URL scheme | a URL begins with rtsp://, \
-         http://, tcp://, rtmp://, srt:// or whep+http://, for example\n"
+         http://, hls+http://, tcp://, rtmp://, srt:// or whep+http://, for example\n"
     );
     let nobody = refused(&OneLiner {
         urls: vec!["livekit+ws://127.0.0.1/room".to_owned()],

@@ -529,6 +529,39 @@ fn schema_names_the_wrong_key_of_a_population() {
     assert!(!validator.is_valid(&unknown));
 }
 
+#[test]
+fn path_of_a_url_shows_its_protocol_unless_a_key_does() {
+    protocols::install();
+    let schema = schema();
+    let validator = jsonschema::validator_for(&schema).expect("it is a schema");
+    let playlist = "http://h/a.M3U8?b=c";
+    for (url, protocol, key, fits) in [
+        (playlist, None, "variant: lowest", true),
+        (playlist, None, "http_version: '1.0'", false),
+        (playlist, Some("http-ts"), "http_version: '1.0'", true),
+        (playlist, Some("http-ts"), "variant: lowest", false),
+        ("http://h/a.ts?b=.m3u8", None, "http_version: '1.0'", true),
+        ("http://h/a", Some("hls"), "variant: lowest", true),
+        ("hls+http://h/a", None, "variant: lowest", true),
+    ] {
+        let protocol = protocol.map(|name| format!(", protocol: {name}"));
+        let protocol = protocol.unwrap_or_default();
+        let text = format!(
+            "duration: 5s\nclients: {{v: {{urls: '{url}'{protocol}, load: {{clients: 1}}, {key}}}}}\n"
+        );
+        let read = Scenario::parse("s.yaml", &text, &Overrides::default());
+        assert_eq!(read.is_ok(), fits, "{text} {read:?}");
+        let (name, value) = key.split_once(": ").expect("a key");
+        let mut population = serde_json::json!({"urls": url, "load": {"clients": 1}});
+        population[name] = value.trim_matches('\'').into();
+        if let Some((_, name)) = protocol.split_once(": ") {
+            population["protocol"] = name.into();
+        }
+        let scenario = serde_json::json!({"clients": {"v": population}, "duration": "5s"});
+        assert_eq!(validator.is_valid(&scenario), fits, "{scenario}");
+    }
+}
+
 /// To regenerate the file: `STREAMGAUGE_WRITE_SCHEMA=1 cargo test -p streamgauge-scenario`.
 #[test]
 fn schema_in_the_repository_is_up_to_date() {

@@ -13,7 +13,7 @@ use std::process::Command;
 use protocols::{CRATES, PROTOCOLS};
 
 /// The crates in their order of dependency: each may depend on earlier ones only.
-const ORDER: [&str; 23] = [
+const ORDER: [&str; 24] = [
     "measure",
     "capacity",
     "load",
@@ -25,6 +25,7 @@ const ORDER: [&str; 23] = [
     "rtmp",
     "srt",
     "http-ts",
+    "hls",
     "messages",
     "webrtc",
     "proof",
@@ -40,8 +41,8 @@ const ORDER: [&str; 23] = [
 ];
 
 /// Crates that hold one protocol each.
-const PROTOCOL_CRATES: [&str; 7] = [
-    "rtsp", "rtmp", "srt", "http-ts", "messages", "webrtc", "proof",
+const PROTOCOL_CRATES: [&str; 8] = [
+    "rtsp", "rtmp", "srt", "http-ts", "hls", "messages", "webrtc", "proof",
 ];
 
 /// Crates that do no I/O and read no clock, apart from those of the protocols.

@@ -325,6 +325,26 @@ impl TestSetup {
         self.servers.push(server);
     }
 
+    /// Makes a recorded playlist at this path, and serves it with its segments.
+    fn serve_playlist(&mut self, path: &str) {
+        let path = self.path().join(path);
+        let folder = path.parent().expect("it is a file in a folder");
+        fs::create_dir_all(folder).expect("the folder is the test's");
+        let mut command = Command::new("ffmpeg");
+        command.args("-v error -f lavfi -i testsrc2=s=320x180:r=25:d=4 -c:v libx264".split(' '));
+        command.args("-preset ultrafast -g 25 -f hls -hls_time 1".split(' '));
+        command.args(["-hls_playlist_type", "vod"]).arg(&path);
+        let made = Process::start(command, folder).finish(RUN_TIMEOUT);
+        made.expect(0);
+        let mut command = Command::new("python3");
+        command.args("-u -m http.server 7000 --bind 127.0.0.1".split(' '));
+        let server = Process::start(self.namespace.within(&command), self.path());
+        wait_for("serving files", Duration::from_secs(60), || {
+            server.stdout_text().contains("Serving HTTP").then_some(())
+        });
+        self.servers.push(server);
+    }
+
     /// Starts the server that a command plays from, and puts its URL into the command.
     fn serve_for(&mut self, words: &mut [String]) {
         let url = words
@@ -374,6 +394,11 @@ impl TestSetup {
             "whep+http" => {
                 self.serve("serve webrtc --port 7000");
                 "whep+http://127.0.0.1:7000/whep/live".to_owned()
+            }
+            "http" | "hls+http" if path.ends_with(".m3u8") => {
+                let path = path.to_owned();
+                self.serve_playlist(&path);
+                format!("{scheme}://127.0.0.1:7000/{path}")
             }
             "http" => {
                 self.serve("send rtp://239.81.0.{1..8}:4056 --bitrate 1Mbps --interface lo");

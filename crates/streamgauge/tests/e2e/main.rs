@@ -22,6 +22,7 @@ mod endings;
 mod examples;
 mod faults;
 mod golden;
+mod hls;
 mod hostile;
 mod http_ts;
 mod janus;

@@ -1,0 +1,659 @@
+//! A player: it requests playlists and segments, and models the playback of what arrives.
+//!
+//! Each track (the variant, and its audio rendition if that has a playlist of its own) has two
+//! connections, because a browser does not let a playlist wait for a segment either.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use measure::Time;
+
+use super::config::{ClientConfig, VariantChoice};
+use super::connection::{Refusal, Shared};
+use super::failure::Failure;
+use super::metrics as m;
+use super::playback::Playback;
+use super::playlist::{MediaPlaylist, MultivariantPlaylist, Playlist};
+use kit::http1::{Cookies, Head, ResponseItem, Url};
+use kit::lifecycle::{self, FAILED_WAIT_MIN};
+use kit::metrics as clients;
+use kit::viewer::{Delivery, Viewing};
+use session::{
+    ArrivalTimes, ChannelId, CloseReason, Context, Input, Note, Outcome, Output, Session,
+};
+
+#[cfg(test)]
+mod tests;
+mod track;
+
+use track::{Lane, Next, Room, Track, Wanted};
+
+/// Maximum length of a playlist in bytes.
+const PLAYLIST_BYTES_MAX: usize = 4 << 20;
+
+/// Number of failures in a row after which a playlist or the segments of a track count as gone.
+const FAILURES_MAX: u32 = 3;
+
+/// Progress of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Active,
+    Ended,
+}
+
+/// Client that plays one URL.
+#[derive(Debug)]
+pub struct Client {
+    config: Arc<ClientConfig>,
+    shared: Shared,
+    /// Wall-clock time since 1970 at [`Time::ZERO`]; `None` if unknown.
+    wall_clock: Option<Duration>,
+    phase: Phase,
+    planned_start: Time,
+    started: Time,
+    tracks: Vec<Track>,
+    playback: Playback,
+    /// True if the first media playlist could still grow.
+    is_live: bool,
+    is_connected: bool,
+    /// Arrival of the first byte of a segment.
+    first_media: Option<Time>,
+    playback_began: Option<Time>,
+    /// Time when the last segment was complete.
+    last_segment: Option<Time>,
+    segments_due: u64,
+    segments: u64,
+}
+
+impl Client {
+    /// Creates a client that plays the playlist at `url`. `wall_clock` is the time since 1970 at
+    /// [`Time::ZERO`]; without it, the live latency is not measured.
+    pub fn new(config: Arc<ClientConfig>, url: Url, wall_clock: Option<Duration>) -> Client {
+        let playback = Playback::new(config.playout_buffer.0);
+        Client {
+            config,
+            tracks: vec![Track::new(url.clone())],
+            shared: Shared {
+                url,
+                cookies: Cookies::default(),
+                reached: None,
+                next_channel: 0,
+            },
+            wall_clock,
+            phase: Phase::Idle,
+            planned_start: Time::ZERO,
+            started: Time::ZERO,
+            playback,
+            is_live: false,
+            is_connected: false,
+            first_media: None,
+            playback_began: None,
+            last_segment: None,
+            segments_due: 0,
+            segments: 0,
+        }
+    }
+
+    fn request_playlist(&mut self, cx: &mut Context<'_>, track: usize) {
+        let own = &mut self.tracks[track];
+        own.reload_at = None;
+        own.requested_at = cx.now;
+        own.text = Vec::new();
+        let url = own.url.clone();
+        own.playlists
+            .fetch(cx, &self.config, &mut self.shared, url, None);
+    }
+
+    fn find(&self, channel: ChannelId) -> Option<(usize, Lane)> {
+        let of = |(at, own): (usize, &Track)| Some((at, own.lane_of(channel)?));
+        self.tracks.iter().enumerate().find_map(of)
+    }
+
+    fn handle_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        channel: ChannelId,
+        bytes: &[u8],
+        mut times: ArrivalTimes<'_>,
+    ) {
+        let Some((track, lane)) = self.find(channel) else {
+            return;
+        };
+        cx.recorder.add(m::WIRE_BYTES, bytes.len() as u64);
+        let mut at = 0;
+        while self.phase == Phase::Active && self.tracks[track].lane(lane).is(channel) {
+            let connection = self.tracks[track].lane_mut(lane);
+            if !connection.is_busy() {
+                // Bytes that belong to no request: the framing cannot be trusted any more.
+                if at < bytes.len() {
+                    connection.close(cx);
+                }
+                return;
+            }
+            match connection.decoder.next(bytes, &mut at) {
+                Ok(Some(ResponseItem::Head(head))) => {
+                    let (arrived, _) = times.arrival_of(at);
+                    self.handle_head(cx, track, lane, &head, arrived);
+                }
+                Ok(Some(ResponseItem::Body { bytes, start })) => {
+                    let arrived = |end: usize| times.clone().arrival_of(start + end).0;
+                    self.handle_body(cx, track, lane, bytes, arrived);
+                }
+                Ok(Some(ResponseItem::End)) => {
+                    let (arrived, _) = times.arrival_of(at);
+                    if at < bytes.len() {
+                        connection.distrust();
+                    }
+                    self.handle_end(cx, track, lane, arrived);
+                }
+                Ok(None) => return,
+                Err(malformed) => {
+                    let failure = Failure::from_malformed(malformed);
+                    let refusal = connection.refusal(failure, &malformed.to_string());
+                    self.refuse(cx, track, lane, refusal);
+                }
+            }
+        }
+    }
+
+    fn handle_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        track: usize,
+        lane: Lane,
+        head: &Head,
+        at: Time,
+    ) {
+        let connection = self.tracks[track].lane_mut(lane);
+        let taken = connection.handle_head(cx, &self.config, &mut self.shared, head, at);
+        if let Err(refusal) = taken {
+            self.refuse(cx, track, lane, refusal);
+        }
+    }
+
+    fn handle_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        track: usize,
+        lane: Lane,
+        bytes: &[u8],
+        arrived: impl Fn(usize) -> Time,
+    ) {
+        if lane == Lane::Media {
+            cx.recorder.add(m::PAYLOAD_BYTES, bytes.len() as u64);
+            if self.first_media.is_none() {
+                self.begin_media(cx, arrived(1));
+            }
+            return;
+        }
+        let own = &mut self.tracks[track];
+        if own.text.len() + bytes.len() > PLAYLIST_BYTES_MAX {
+            let text = format!("a playlist of more than {PLAYLIST_BYTES_MAX} bytes");
+            let refusal = own.playlists.refusal(Failure::PlaylistTooLong, &text);
+            return self.fail(cx, refusal);
+        }
+        own.text.extend_from_slice(bytes);
+    }
+
+    fn begin_media(&mut self, cx: &mut Context<'_>, at: Time) {
+        self.first_media = Some(at);
+        for (histogram, from) in [
+            (clients::STARTUP_DELAY, self.planned_start),
+            (clients::STARTUP_DELAY_FROM_SENT, self.started),
+        ] {
+            cx.recorder
+                .record(histogram, at.since(from).as_nanos() as u64);
+        }
+        cx.out.push_back(Output::Playing { at });
+    }
+
+    fn handle_end(&mut self, cx: &mut Context<'_>, track: usize, lane: Lane, at: Time) {
+        let connection = self.tracks[track].lane_mut(lane);
+        let Some(request) = connection.finish_response(cx) else {
+            return;
+        };
+        let took = at.since(request.since);
+        match lane {
+            Lane::Playlists => {
+                cx.recorder.add(m::PLAYLISTS, 1);
+                cx.recorder
+                    .record(m::PLAYLIST_DELAY, took.as_nanos() as u64);
+                self.take_playlist(cx, track, request.url);
+            }
+            Lane::Media => self.take_media(cx, track, took, at),
+        }
+    }
+
+    fn take_playlist(&mut self, cx: &mut Context<'_>, track: usize, url: Url) {
+        let own = &mut self.tracks[track];
+        let text = std::mem::take(&mut own.text);
+        match Playlist::parse(&text) {
+            Ok(Playlist::Media(playlist)) => {
+                own.count_success(Lane::Playlists);
+                own.base = url;
+                self.take_media_playlist(cx, track, playlist);
+            }
+            Ok(Playlist::Multivariant(playlist)) if track == 0 && !own.is_chosen => {
+                self.choose(cx, &playlist, &url);
+            }
+            Ok(Playlist::Multivariant(_)) => {
+                let why = "a variant is a multivariant playlist itself";
+                self.refuse_playlist(cx, track, &url, why);
+            }
+            Err(error) => self.refuse_playlist(cx, track, &url, &error.to_string()),
+        }
+    }
+
+    fn refuse_playlist(&mut self, cx: &mut Context<'_>, track: usize, url: &Url, why: &str) {
+        let refusal = Refusal {
+            failure: Failure::BadPlaylist,
+            detail: format!("{why}: {url}"),
+        };
+        self.refuse(cx, track, Lane::Playlists, refusal);
+    }
+
+    /// Chooses a variant, and its audio rendition.
+    fn choose(&mut self, cx: &mut Context<'_>, playlist: &MultivariantPlaylist, base: &Url) {
+        let variants = playlist.variants.iter();
+        let chosen = match self.config.variant {
+            VariantChoice::First => playlist.variants.first(),
+            VariantChoice::Lowest => variants.min_by_key(|variant| variant.bandwidth),
+            VariantChoice::Highest => variants.max_by_key(|variant| variant.bandwidth),
+        };
+        let Some(chosen) = chosen else {
+            return;
+        };
+        let group = playlist
+            .audio
+            .iter()
+            .filter(|audio| chosen.audio.as_ref() == Some(&audio.group));
+        let audio = group
+            .clone()
+            .find(|audio| audio.is_default)
+            .or_else(|| group.clone().next());
+        let mut urls = Vec::new();
+        for uri in [Some(&chosen.uri), audio.map(|audio| &audio.uri)] {
+            let Some(uri) = uri else { continue };
+            match self.shared.resolve(&self.config, base, uri) {
+                Ok(url) => urls.push(url),
+                Err(refusal) => return self.fail(cx, refusal),
+            }
+        }
+        // A variant may hold the audio itself, and name its own playlist as the rendition.
+        urls.dedup_by(|audio, variant| audio.is_same_resource(variant));
+        for (track, url) in urls.into_iter().enumerate() {
+            match self.tracks.get_mut(track) {
+                Some(own) => own.url = url,
+                None => self.tracks.push(Track::new(url)),
+            }
+            self.tracks[track].is_chosen = true;
+            self.request_playlist(cx, track);
+        }
+    }
+
+    fn take_media_playlist(&mut self, cx: &mut Context<'_>, track: usize, playlist: MediaPlaylist) {
+        let own = &mut self.tracks[track];
+        let is_first = own.playlist.is_none();
+        if is_first && track == 0 {
+            self.is_live = !playlist.is_ended;
+        }
+        let distance = self.config.live_distance.map(|distance| distance.0);
+        let update = own.update(cx.now, playlist, distance);
+        for (counter, count) in [
+            (m::PLAYLISTS_UNCHANGED, u64::from(update.is_unchanged)),
+            (m::PLAYLISTS_STALE, u64::from(update.is_stale)),
+            (m::PLAYLISTS_BACKWARDS, u64::from(update.is_backwards)),
+            (m::SEGMENTS_MISSED, update.missed),
+        ] {
+            cx.recorder.add(counter, count);
+        }
+        self.count_due(cx, update.missed);
+        if let Some(missed) = update.missed_text {
+            let kind = "segments_missed";
+            cx.out.push_back(Output::Note(Note { kind, text: missed }));
+        }
+        self.advance(cx, track);
+    }
+
+    fn count_due(&mut self, cx: &mut Context<'_>, count: u64) {
+        self.segments_due += count;
+        cx.recorder.add(m::SEGMENTS_DUE, count);
+    }
+
+    /// Requests what the track needs next, if anything and if its connection is free.
+    fn advance(&mut self, cx: &mut Context<'_>, track: usize) {
+        loop {
+            let (position, waits) = self.playback.position(cx.now);
+            let room = Room {
+                position,
+                buffer_max: self.config.buffer_max.0,
+                // Media that playback waits for always has room.
+                needed: waits.then_some(self.config.playout_buffer.0),
+            };
+            let own = &mut self.tracks[track];
+            match own.next(room) {
+                Next::Nothing => return,
+                Next::Over => {
+                    own.is_over = true;
+                    self.extend(cx, cx.now);
+                    return;
+                }
+                Next::Gap => {
+                    cx.recorder.add(m::SEGMENTS_GAP, 1);
+                    self.count_due(cx, 1);
+                }
+                Next::Fetch { uri, range, wanted } => {
+                    match self.shared.resolve(&self.config, &own.base, &uri) {
+                        Ok(url) => {
+                            let (config, shared) = (&self.config, &mut self.shared);
+                            own.wanted = Some(wanted);
+                            own.media.fetch(cx, config, shared, url, range);
+                        }
+                        Err(refusal) => self.refuse(cx, track, Lane::Media, refusal),
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn take_media(&mut self, cx: &mut Context<'_>, track: usize, took: Duration, at: Time) {
+        let own = &mut self.tracks[track];
+        let Some(Wanted::Segment(segment)) = own.take_wanted() else {
+            return self.advance(cx, track);
+        };
+        own.count_success(Lane::Media);
+        let begins_at = own.end;
+        own.end += segment.duration;
+        self.segments += 1;
+        self.last_segment = Some(at);
+        self.count_due(cx, 1);
+        cx.recorder.add(m::SEGMENTS, 1);
+        cx.recorder
+            .add(m::SEGMENTS_LATE, u64::from(took > segment.duration));
+        cx.recorder
+            .add(m::DISCONTINUITIES, u64::from(segment.is_discontinuous));
+        cx.recorder.record(m::SEGMENT_DELAY, took.as_nanos() as u64);
+        self.extend(cx, at);
+        if let (0, true, Some(date)) = (track, self.is_live, segment.date) {
+            self.measure_latency(cx, begins_at, date);
+        }
+        self.advance(cx, track);
+    }
+
+    /// Passes what has arrived on all tracks to the model of playback.
+    fn extend(&mut self, cx: &mut Context<'_>, at: Time) {
+        let open = self.tracks.iter().filter(|track| !track.is_over);
+        let end = match open.clone().map(|track| track.end).min() {
+            Some(end) => end,
+            None => self
+                .tracks
+                .iter()
+                .map(|track| track.end)
+                .max()
+                .unwrap_or_default(),
+        };
+        let change = self.playback.extend(at, end, open.count() == 0);
+        if change.begins {
+            self.playback_began = Some(at);
+            let delay = at.since(self.planned_start);
+            cx.recorder
+                .record(m::PLAYBACK_DELAY, delay.as_nanos() as u64);
+        }
+        if let Some(stalled) = change.stalled {
+            self.count_stall(cx, stalled);
+        }
+    }
+
+    fn count_stall(&self, cx: &mut Context<'_>, stalled: Duration) {
+        cx.recorder.add(m::STALLS, 1);
+        cx.recorder.record(m::STALL_TIME, stalled.as_nanos() as u64);
+    }
+
+    /// Measures the latency of a segment that begins at `position` and at `date`.
+    fn measure_latency(&self, cx: &mut Context<'_>, position: Duration, date: Duration) {
+        let shown = self.playback.shown_at(position);
+        if let (Some(wall_clock), Some(shown)) = (self.wall_clock, shown) {
+            let shown = wall_clock + shown.since(Time::ZERO);
+            let latency = shown.saturating_sub(date);
+            cx.recorder
+                .record(m::LIVE_LATENCY, latency.as_nanos() as u64);
+        }
+    }
+
+    /// Handles a request that failed. Playback goes on unless it is hopeless.
+    fn refuse(&mut self, cx: &mut Context<'_>, track: usize, lane: Lane, refusal: Refusal) {
+        let own = &mut self.tracks[track];
+        own.lane_mut(lane).give_up(cx);
+        let failures = own.count_failure(lane);
+        let is_hopeless = failures >= FAILURES_MAX || !self.playback.has_begun();
+        if is_hopeless {
+            return self.fail(cx, refusal);
+        }
+        let text = refusal.detail;
+        match lane {
+            Lane::Playlists => {
+                own.reload_at = Some(cx.now + own.retry_after());
+                let kind = "playlist_failed";
+                cx.out.push_back(Output::Note(Note { kind, text }));
+            }
+            Lane::Media => {
+                let kind = "segment_failed";
+                cx.out.push_back(Output::Note(Note { kind, text }));
+                own.skip();
+                cx.recorder.add(m::SEGMENTS_FAILED, 1);
+                self.count_due(cx, 1);
+                self.advance(cx, track);
+            }
+        }
+    }
+
+    fn handle_closed(&mut self, cx: &mut Context<'_>, channel: ChannelId, how: CloseReason) {
+        let Some((track, lane)) = self.find(channel) else {
+            return;
+        };
+        let connection = self.tracks[track].lane_mut(lane);
+        match connection.handle_closed(cx, &self.config, &mut self.shared, how) {
+            Ok(true) => self.handle_end(cx, track, lane, cx.now),
+            Ok(false) => {}
+            Err(refusal) => self.refuse(cx, track, lane, refusal),
+        }
+    }
+
+    /// Handles deadlines that have passed.
+    fn handle_time(&mut self, cx: &mut Context<'_>) {
+        for track in 0..self.tracks.len() {
+            for lane in [Lane::Playlists, Lane::Media] {
+                let connection = self.tracks[track].lane(lane);
+                let due = connection.deadline(&self.config);
+                if self.phase == Phase::Active && due.is_some_and(|due| due <= cx.now) {
+                    let refusal = connection.late(&self.config);
+                    self.refuse(cx, track, lane, refusal);
+                }
+            }
+            if self.phase != Phase::Active {
+                return;
+            }
+            let own = &self.tracks[track];
+            if own.reload_at.is_some_and(|due| due <= cx.now) && !own.playlists.is_busy() {
+                self.request_playlist(cx, track);
+            }
+            self.advance(cx, track);
+        }
+        self.check_progress(cx);
+    }
+
+    /// Time at which the client fails because no segment was complete.
+    fn silence_at(&self) -> Time {
+        match self.last_segment {
+            None => self.started + self.config.no_media.0,
+            Some(last) => {
+                // As long as the buffer lasts, nothing is missing.
+                let dry = self.playback.dry_at().unwrap_or(last);
+                dry.max(last) + self.config.silence.0
+            }
+        }
+    }
+
+    fn check_progress(&mut self, cx: &mut Context<'_>) {
+        let is_over = self.tracks.iter().all(|track| track.is_over);
+        if is_over {
+            let has_ended = self.playback.dry_at().is_none_or(|end| end <= cx.now);
+            if has_ended {
+                self.end_of_media(cx);
+            }
+            return;
+        }
+        if self.silence_at() > cx.now {
+            return;
+        }
+        let refusal = match self.last_segment {
+            None => self.no_media(&self.config.no_media.to_string()),
+            Some(_) => {
+                let text = format!("no segment was complete for {}", self.config.silence);
+                self.tracks[0].media.refusal(Failure::MediaStopped, &text)
+            }
+        };
+        self.fail(cx, refusal);
+    }
+
+    fn no_media(&self, within: &str) -> Refusal {
+        let text = format!("no segment was complete within {within}");
+        self.tracks[0].media.refusal(Failure::NoMedia, &text)
+    }
+
+    fn end_of_media(&mut self, cx: &mut Context<'_>) {
+        if !self.playback.has_begun() {
+            let text = "the playlist has ended, and held nothing to play";
+            let refusal = self.tracks[0].media.refusal(Failure::NoMedia, text);
+            return self.fail(cx, refusal);
+        }
+        if !self.is_live {
+            return self.finish(cx, Outcome::Completed);
+        }
+        let progress = lifecycle::describe_progress(self.first_media, cx.now);
+        let detail = format!("the playlist has ended, {progress}: {}", self.tracks[0].url);
+        let outcome = Outcome::EndedByServer {
+            at: cx.now,
+            in_order: true,
+            failure: Failure::EndedByServer.with(detail),
+        };
+        self.finish(cx, outcome);
+    }
+
+    fn fail(&mut self, cx: &mut Context<'_>, refusal: Refusal) {
+        let failure = refusal.failure.with(refusal.detail);
+        self.finish(cx, Outcome::Failed(failure));
+    }
+
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        let waited = cx.now.since(self.started);
+        if self.phase == Phase::Active && self.segments == 0 && waited >= FAILED_WAIT_MIN {
+            let refusal = self.no_media(&lifecycle::describe_wait(waited));
+            return self.fail(cx, refusal);
+        }
+        self.finish(cx, Outcome::Stopped);
+    }
+
+    fn finish(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        self.phase = Phase::Ended;
+        for track in &mut self.tracks {
+            track.playlists.close(cx);
+            track.media.close(cx);
+        }
+        let is_over = matches!(outcome, Outcome::Completed | Outcome::EndedByServer { .. });
+        if let Some(stalled) = self.playback.finish(cx.now, is_over) {
+            self.count_stall(cx, stalled);
+        }
+        let service = self.config.served_well.judge(&Viewing {
+            due: self.planned_start,
+            first_media: self.playback_began,
+            ended: cx.now,
+            delivery: Delivery {
+                stalled: self.playback.stalled(),
+                expected: self.segments_due,
+                missing: self.segments_due - self.segments,
+            },
+        });
+        cx.out.push_back(Output::Viewed(service));
+        cx.out.push_back(Output::Ended(outcome));
+    }
+}
+
+impl Session for Client {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        match input {
+            Input::Start { due } if self.phase == Phase::Idle => {
+                self.phase = Phase::Active;
+                self.planned_start = due;
+                self.started = cx.now;
+                self.request_playlist(cx, 0);
+            }
+            Input::Opened {
+                channel,
+                local,
+                remote,
+            } => {
+                if let Some((track, lane)) = self.find(channel) {
+                    if !std::mem::replace(&mut self.is_connected, true) {
+                        let delay = cx.now.since(self.started);
+                        cx.recorder
+                            .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+                    }
+                    let connection = self.tracks[track].lane_mut(lane);
+                    connection.handle_opened(cx, &self.config, &mut self.shared, (local, remote));
+                }
+            }
+            Input::OpenFailed { channel, error } => {
+                if let Some((track, lane)) = self.find(channel) {
+                    let connection = self.tracks[track].lane_mut(lane);
+                    let failure = Failure::Connect(error.into());
+                    let refusal = connection.refusal(failure, &error.to_string());
+                    connection.forget();
+                    self.refuse(cx, track, lane, refusal);
+                }
+            }
+            Input::Bytes {
+                channel,
+                bytes,
+                at,
+                runs,
+            } => self.handle_bytes(cx, channel, bytes, ArrivalTimes::new(runs, at)),
+            Input::Closed { channel, reason } => self.handle_closed(cx, channel, reason),
+            Input::Stop { .. } => return self.stop(cx),
+            _ => {}
+        }
+        if self.phase == Phase::Active {
+            self.handle_time(cx);
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        if self.phase != Phase::Active {
+            return None;
+        }
+        let buffer_max = self.config.buffer_max.0;
+        let tracks = self.tracks.iter().flat_map(|track| {
+            let room_at = track.room_at(buffer_max);
+            [
+                track.playlists.deadline(&self.config),
+                track.media.deadline(&self.config),
+                track.reload_at.filter(|_| !track.playlists.is_busy()),
+                room_at.and_then(|position| self.playback.shown_at(position)),
+            ]
+        });
+        let is_over = self.tracks.iter().all(|track| track.is_over);
+        let own = match is_over {
+            true => self.playback.dry_at(),
+            false => Some(self.silence_at()),
+        };
+        tracks.flatten().chain(own).min()
+    }
+}

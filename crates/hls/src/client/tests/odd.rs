@@ -1,0 +1,189 @@
+//! Servers and media that are odd, and are played all the same.
+
+use super::*;
+
+fn recorded(count: u64, seconds: u64) -> Answer {
+    let mut lines = format!("#EXT-X-TARGETDURATION:{seconds}\n");
+    for number in 0..count {
+        lines += &format!("#EXTINF:{seconds},\n{number}.ts\n");
+    }
+    playlist("", &(lines + "#EXT-X-ENDLIST\n"))
+}
+
+fn window(first: u64, end: u64) -> Answer {
+    let mut lines = String::new();
+    for number in first..end {
+        lines += &format!("#EXTINF:2,\n{number}.ts\n");
+    }
+    playlist(&format!("#EXT-X-MEDIA-SEQUENCE:{first}"), &lines)
+}
+
+fn segment() -> Answer {
+    Answer::ok([0x47; 188])
+}
+
+#[test]
+fn redirects_can_be_forbidden_without_forbidding_segments() {
+    let config = ClientConfig {
+        follow: kit::redirect_policy::RedirectPolicy::None,
+        ..config()
+    };
+    let mut world = World::new(config, |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nb.m3u8\n"),
+            "/a/b.m3u8" => recorded(2, 2),
+            _ => segment(),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+}
+
+#[test]
+fn segments_longer_than_the_buffer_play_without_a_stall() {
+    let mut world = World::new(config(), |path, _| {
+        Some(match path.ends_with(".m3u8") {
+            true => recorded(4, 60),
+            false => segment(),
+        })
+    });
+    world.run(at(600_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.now, at(240_042));
+    assert_eq!(world.count(m::STALLS), 0);
+}
+
+#[test]
+fn bodies_that_end_with_the_connection_are_complete() {
+    let mut world = World::new(config(), |path, _| {
+        let mut answer = match path.ends_with(".m3u8") {
+            true => recorded(3, 2),
+            false => segment(),
+        };
+        answer.closes = true;
+        answer.has_length = false;
+        Some(answer)
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.count(m::SEGMENTS), 3);
+}
+
+#[test]
+fn playlist_that_moves_on_during_a_request_misses_only_what_was_not_requested() {
+    // Segment 7 takes 5 s; in the meantime the playlist has gone on from 5..8 to 9..12.
+    let mut world = World::new(config(), |path, now| {
+        Some(match path {
+            "/a/7.ts" => segment().in_time(5000),
+            _ if path.ends_with(".ts") => segment(),
+            _ if now < at(1000) => window(5, 8),
+            _ => window(9, 12),
+        })
+    });
+    world.run(at(6000));
+    world.stop();
+    let mut paths = world.paths();
+    paths.retain(|path| path.ends_with(".ts"));
+    let expected = [
+        "/a/5.ts", "/a/6.ts", "/a/7.ts", "/a/9.ts", "/a/10.ts", "/a/11.ts",
+    ];
+    assert_eq!(paths, expected);
+    assert_eq!(world.count(m::SEGMENTS_MISSED), 1);
+    assert_eq!(world.count(m::SEGMENTS), 6);
+    assert_eq!(world.count(m::SEGMENTS_DUE), 7);
+}
+
+#[test]
+fn older_playlist_of_a_cache_repeats_no_segment() {
+    let mut world = World::new(config(), |path, now| {
+        Some(match path.ends_with(".m3u8") {
+            false => segment(),
+            true if now < at(1000) => window(4, 10),
+            true if now < at(3000) => window(3, 9),
+            true => window(5, 11),
+        })
+    });
+    world.run(at(6000));
+    world.stop();
+    let mut paths = world.paths();
+    paths.retain(|path| path.ends_with(".ts"));
+    assert_eq!(paths, ["/a/7.ts", "/a/8.ts", "/a/9.ts", "/a/10.ts"]);
+    assert_eq!(world.count(m::PLAYLISTS_BACKWARDS), 1);
+    assert_eq!(world.count(m::SEGMENTS_MISSED), 0);
+}
+
+#[test]
+fn bytes_after_a_response_are_no_answer_to_the_next_request() {
+    let mut world = World::new(config(), |path, _| {
+        let mut answer = match path.ends_with(".m3u8") {
+            true => recorded(3, 2),
+            false => segment(),
+        };
+        answer.further = b"x".to_vec();
+        Some(answer)
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert!(world.notes.is_empty());
+    assert_eq!(world.count(m::SEGMENTS), 3);
+}
+
+#[test]
+fn sections_that_arrive_do_not_hide_segments_that_fail() {
+    let mut lines = String::new();
+    for number in 0..9 {
+        lines += &format!("#EXT-X-MAP:URI=\"{number}.mp4\"\n#EXTINF:2,\n{number}.m4s\n");
+    }
+    let answer = playlist("", &(lines + "#EXT-X-ENDLIST\n"));
+    let mut world = World::new(config(), move |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => answer.clone(),
+            "/a/0.m4s" => segment(),
+            _ if path.ends_with(".m4s") => Answer::new("404 Not Found", ""),
+            _ => segment(),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.failed().0, "status_404");
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 2);
+}
+
+#[test]
+fn end_that_becomes_known_late_is_no_stall() {
+    let mut world = World::new(config(), |path, now| {
+        Some(match path.ends_with(".m3u8") {
+            false => segment(),
+            true => {
+                let mut answer = window(0, 3);
+                if now > at(8000) {
+                    answer.body.extend_from_slice(b"#EXT-X-ENDLIST\n");
+                }
+                answer
+            }
+        })
+    });
+    world.run(at(60_000));
+    assert!(matches!(world.outcome, Some(Outcome::EndedByServer { .. })));
+    assert_eq!(world.count(m::STALLS), 0);
+    assert_eq!(world.recorded(m::STALL_TIME).0, 0);
+}
+
+#[test]
+fn buffer_is_bounded_while_another_track_is_waited_for() {
+    let multivariant = "#EXTM3U\n\
+        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"b\",URI=\"audio/b.m3u8\"\n\
+        #EXT-X-STREAM-INF:BANDWIDTH=1,AUDIO=\"a\"\nvideo.m3u8\n";
+    let mut world = World::new(config(), move |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(multivariant),
+            "/a/audio/0.ts" => segment().in_time(15_000),
+            _ if path.ends_with(".m3u8") => recorded(100, 2),
+            _ => segment(),
+        })
+    });
+    world.run(at(14_000));
+    let mut paths = world.paths();
+    paths.retain(|path| path.ends_with(".ts"));
+    // 30 s of video, and the first segment of audio.
+    assert_eq!(paths.len(), 16);
+}

@@ -1,0 +1,158 @@
+//! Recorded media, variants and byte ranges.
+
+use super::*;
+
+fn recorded(count: u64) -> Answer {
+    let mut lines = String::new();
+    for number in 0..count {
+        lines += &format!("#EXTINF:2.0,\n{number}.ts\n");
+    }
+    playlist("#EXT-X-PLAYLIST-TYPE:VOD", &(lines + "#EXT-X-ENDLIST\n"))
+}
+
+fn segment() -> Answer {
+    Answer::ok([0x47; 188])
+}
+
+#[test]
+fn recorded_media_plays_to_its_end_with_a_bounded_buffer() {
+    let config = ClientConfig {
+        buffer_max: TimeSpan(Duration::from_secs(6)),
+        ..config()
+    };
+    let mut world = World::new(config, |path, _| match path.ends_with(".m3u8") {
+        true => Some(recorded(10)),
+        false => Some(segment()),
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    // 20 s of media, from 42 ms on.
+    assert_eq!(world.now, at(20_042));
+    assert_eq!(world.count(m::SEGMENTS), 10);
+    assert_eq!(world.count(m::PLAYLISTS), 1);
+    assert_eq!(world.count(m::STALLS), 0);
+    // The first three fill the buffer; each later one is requested when there is room for it.
+    let times: Vec<u64> = world.asked[1..]
+        .iter()
+        .map(|asked| asked.at.since(at(42)).as_millis() as u64)
+        .collect();
+    assert_eq!(times[3..], [2000, 4000, 6000, 8000, 10_000, 12_000, 14_000]);
+    // Recorded media has no live latency.
+    assert_eq!(world.recorded(m::LIVE_LATENCY).0, 0);
+}
+
+#[test]
+fn initialization_sections_and_byte_ranges_are_requested() {
+    let lines = "#EXT-X-MAP:URI=\"all.mp4\",BYTERANGE=\"100@0\"\n\
+                 #EXTINF:2.0,\n#EXT-X-BYTERANGE:1000@100\nall.mp4\n\
+                 #EXTINF:2.0,\n#EXT-X-BYTERANGE:500\nall.mp4\n\
+                 #EXT-X-DISCONTINUITY\n#EXT-X-MAP:URI=\"/other/init.mp4\"\n\
+                 #EXTINF:2.0,\n?b=1\n\
+                 #EXT-X-GAP\n#EXTINF:2.0,\nnever.mp4\n\
+                 #EXT-X-ENDLIST\n";
+    let mut world = World::new(config(), move |path, _| {
+        Some(match path.ends_with(".m3u8") {
+            true => playlist("", lines),
+            false => Answer::new("206 Partial Content", [0; 10]),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    let asked: Vec<(&str, Option<&str>)> = world.asked[1..]
+        .iter()
+        .map(|asked| {
+            let range = asked
+                .head
+                .lines()
+                .find_map(|line| line.strip_prefix("Range: "));
+            (asked.path.as_str(), range)
+        })
+        .collect();
+    assert_eq!(
+        asked,
+        [
+            ("/a/all.mp4", Some("bytes=0-99")),
+            ("/a/all.mp4", Some("bytes=100-1099")),
+            ("/a/all.mp4", Some("bytes=1100-1599")),
+            ("/other/init.mp4", None),
+            ("/a/index.m3u8?b=1", None),
+        ]
+    );
+    let counts = [
+        m::SEGMENTS,
+        m::SEGMENTS_GAP,
+        m::SEGMENTS_DUE,
+        m::DISCONTINUITIES,
+    ];
+    assert_eq!(counts.map(|counter| world.count(counter)), [3, 1, 4, 1]);
+}
+
+const VARIANTS: &str = "#EXTM3U\n\
+    #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"en\",URI=\"audio/en.m3u8\"\n\
+    #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"de\",DEFAULT=YES,URI=\"audio/de.m3u8\"\n\
+    #EXT-X-STREAM-INF:BANDWIDTH=2000000,AUDIO=\"a\"\nmid.m3u8\n\
+    #EXT-X-STREAM-INF:BANDWIDTH=5000000,AUDIO=\"a\"\nhigh.m3u8\n\
+    #EXT-X-STREAM-INF:BANDWIDTH=500000\nlow.m3u8\n";
+
+#[test]
+fn variant_and_its_audio_are_chosen() {
+    for (variant, expected) in [
+        (
+            VariantChoice::Highest,
+            &["/a/high.m3u8", "/a/audio/de.m3u8"][..],
+        ),
+        (VariantChoice::First, &["/a/mid.m3u8", "/a/audio/de.m3u8"]),
+        (VariantChoice::Lowest, &["/a/low.m3u8"]),
+    ] {
+        let config = ClientConfig {
+            variant,
+            ..config()
+        };
+        let mut world = World::new(config, |path, _| {
+            Some(match path {
+                "/a/index.m3u8" => Answer::ok(VARIANTS),
+                _ if path.ends_with(".m3u8") => recorded(2),
+                _ => segment(),
+            })
+        });
+        world.run(at(60_000));
+        assert_eq!(world.outcome, Some(Outcome::Completed));
+        let mut paths = world.paths();
+        paths.retain(|path| path.ends_with(".m3u8"));
+        assert_eq!(paths[1..], *expected);
+        assert_eq!(world.count(m::SEGMENTS), 2 * expected.len() as u64);
+    }
+}
+
+#[test]
+fn playback_waits_for_both_tracks() {
+    let mut world = World::new(config(), |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(VARIANTS),
+            _ if path.ends_with(".m3u8") => recorded(3),
+            // The second segment of the audio is late.
+            "/a/audio/1.ts" => segment().in_time(2500),
+            _ => segment(),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.count(m::STALLS), 1);
+    // The segment was requested at the moment at which playback began.
+    assert_eq!(world.recorded(m::STALL_TIME), (1, 500));
+}
+
+#[test]
+fn redirects_are_followed_and_segments_are_relative_to_the_new_url() {
+    let mut world = World::new(config(), |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => Answer::new("302 Found\r\nLocation: /b/c/x.m3u8", ""),
+            "/b/c/x.m3u8" => recorded(1),
+            _ => segment(),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.paths(), ["/a/index.m3u8", "/b/c/x.m3u8", "/b/c/0.ts"]);
+    assert_eq!(world.count(m::REDIRECTS), 1);
+}

@@ -1,0 +1,131 @@
+//! Scenario keys of HLS players.
+
+use std::time::Duration;
+
+use measure::units::TimeSpan;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use kit::http1::{self, AdditionalFields};
+use kit::keys::{KeyError, check_positive};
+use kit::redirect_policy::RedirectPolicy;
+use kit::viewer::ServedWell;
+use session::tls::TlsConfig;
+
+/// Variant that a player plays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VariantChoice {
+    /// The one with the highest bit rate.
+    #[default]
+    Highest,
+    /// The one with the lowest bit rate.
+    Lowest,
+    /// The first of the playlist. Players that do not know their link begin with it.
+    First,
+}
+
+/// Keys of a population of HLS players.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClientConfig {
+    /// Variant of a multivariant playlist: `highest` (default), `lowest` or `first`.
+    pub variant: VariantChoice,
+    /// Distance from the end of a live playlist at which players begin. Default: `HOLD-BACK` of the
+    /// playlist, otherwise three target durations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_distance: Option<TimeSpan>,
+    /// Media that must be buffered before playback begins, and before it goes on after a stall.
+    /// Default 0s: one segment.
+    pub playout_buffer: TimeSpan,
+    /// Media that players buffer at most: a segment is requested as soon as it would fit, and while
+    /// the one before it plays even if it would not. Default 30s.
+    pub buffer_max: TimeSpan,
+    /// Time limit for connecting, including name resolution. Default 5s.
+    pub connect_timeout: TimeSpan,
+    /// Time limit for each response head. Default 10s.
+    pub request_timeout: TimeSpan,
+    /// Time limit for each response body. Default 20s.
+    pub body_timeout: TimeSpan,
+    /// Time limit for the first segment of a client. If it is exceeded, the client fails with
+    /// `no_media`. Default 20s.
+    pub no_media: TimeSpan,
+    /// Time without a complete segment, counted from the end of the buffer, after which the client
+    /// fails with `media_stopped`. Default 20s.
+    pub silence: TimeSpan,
+    /// Bounds within which a viewer counts as served well (`viewers.served_well`):
+    /// `{start: 2s, stalled: 0s, loss: 1%}`. It starts with the beginning of playback; lost are
+    /// segments.
+    pub served_well: ServedWell,
+    /// Hosts to which redirects and the URIs of playlists may lead: `same_host` (default: that of the
+    /// URL, at any port), `any`, or `none`: no redirects at all, and URIs of the same host.
+    pub follow: RedirectPolicy,
+    /// Additional header fields of each request, by name, such as `{Origin: "https://a.org"}`. Those
+    /// with credentials (`Authorization`, `Cookie`) are sent only to the host and port of the URL.
+    /// Default: none.
+    pub headers: AdditionalFields,
+    /// Value of `User-Agent`. Default: `streamgauge/` and the version.
+    pub user_agent: String,
+    /// TLS settings for `hls+https` URLs: `{verify: false}` or `{ca: FILE}`.
+    pub tls: TlsConfig,
+}
+
+impl Default for ClientConfig {
+    fn default() -> ClientConfig {
+        let seconds = |seconds| TimeSpan(Duration::from_secs(seconds));
+        ClientConfig {
+            variant: VariantChoice::default(),
+            live_distance: None,
+            playout_buffer: seconds(0),
+            buffer_max: seconds(30),
+            connect_timeout: seconds(5),
+            request_timeout: seconds(10),
+            body_timeout: seconds(20),
+            no_media: seconds(20),
+            silence: seconds(20),
+            served_well: ServedWell::default(),
+            follow: RedirectPolicy::default(),
+            headers: AdditionalFields::default(),
+            user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
+            tls: TlsConfig::default(),
+        }
+    }
+}
+
+/// Header fields that the client sets itself.
+const RESERVED_HEADERS: [&str; 7] = [
+    "Host",
+    "User-Agent",
+    "Connection",
+    "Accept-Encoding",
+    "Range",
+    "Content-Length",
+    "Transfer-Encoding",
+];
+
+impl ClientConfig {
+    /// Checks that the values are consistent. Otherwise returns the wrong key and the reason.
+    pub fn check(&self) -> Result<(), KeyError> {
+        check_positive([
+            ("buffer_max", self.buffer_max),
+            ("connect_timeout", self.connect_timeout),
+            ("request_timeout", self.request_timeout),
+            ("body_timeout", self.body_timeout),
+            ("no_media", self.no_media),
+            ("silence", self.silence),
+        ])?;
+        if self.playout_buffer.0 > self.buffer_max.0 {
+            let text = "`playout_buffer` must be at most `buffer_max`, or playback never begins";
+            return Err(("playout_buffer", text.to_owned()));
+        }
+        if !http1::is_value(&self.user_agent) {
+            let text = "`user_agent` must be one line of printable characters".to_owned();
+            return Err(("user_agent", text));
+        }
+        let instead = |own: &str| (own == "User-Agent").then_some("write `user_agent`");
+        self.headers
+            .check(&RESERVED_HEADERS, instead)
+            .map_err(|text| ("headers", text))?;
+        self.tls.check().map_err(|text| ("tls", text))
+    }
+}

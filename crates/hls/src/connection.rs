@@ -1,0 +1,429 @@
+//! A connection for requests, one at a time. It stays open between them, and is made again if the
+//! server has closed it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use measure::{Recorder, Time};
+
+use super::config::ClientConfig;
+use super::failure::Failure;
+use super::metrics as m;
+use super::playlist::ByteRange;
+use kit::auth;
+use kit::http1::{self, CloseState, Cookies, Head, ResponseDecoder, Url, Version};
+use kit::lifecycle::{self, Addresses};
+use kit::redirect_policy::RedirectPolicy;
+use session::{ChannelId, CloseReason, Context, Open, Output, Port};
+
+/// Maximum number of redirects in a row.
+const REDIRECTS_MAX: usize = 5;
+
+/// State that the connections of a client share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// URL of the client, whose server gets the credentials.
+    pub(super) url: Url,
+    pub(super) cookies: Cookies,
+    /// Address of the URL's host, once it is known.
+    pub(super) reached: Option<IpAddr>,
+    /// Number of the next connection.
+    pub(super) next_channel: u32,
+}
+
+/// A connection, and the request on it.
+#[derive(Debug, Default)]
+pub(super) struct Connection {
+    channel: Option<ChannelId>,
+    /// Server of the connection.
+    server: Option<Url>,
+    state: State,
+    addresses: Option<Addresses>,
+    pub(super) decoder: ResponseDecoder,
+    request: Option<Box<Request>>,
+    /// A response was received to its end, so that the server may close the connection at any time.
+    is_used: bool,
+    keeps_alive: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Closed,
+    Opening,
+    Idle,
+    /// The response head has not arrived.
+    Requested,
+    Body,
+}
+
+/// A request, and where it has been redirected to.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) url: Url,
+    pub(super) range: Option<ByteRange>,
+    /// Time of the request before any redirect.
+    pub(super) since: Time,
+    /// Time when the current request was sent, or its connection was begun.
+    sent_at: Time,
+    /// Time when the head of the response arrived.
+    head_at: Option<Time>,
+    visited: Vec<Url>,
+}
+
+/// Reason why a request failed.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) failure: Failure,
+    pub(super) detail: String,
+}
+
+impl Connection {
+    /// True if a request is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.request.is_some()
+    }
+
+    pub(super) fn is(&self, channel: ChannelId) -> bool {
+        self.channel == Some(channel)
+    }
+
+    /// Requests a resource. The connection must not be busy.
+    pub(super) fn fetch(
+        &mut self,
+        cx: &mut Context<'_>,
+        config: &ClientConfig,
+        shared: &mut Shared,
+        url: Url,
+        range: Option<ByteRange>,
+    ) {
+        self.request = Some(Box::new(Request {
+            url,
+            range,
+            since: cx.now,
+            sent_at: cx.now,
+            head_at: None,
+            visited: Vec::new(),
+        }));
+        self.send_or_open(cx, config, shared);
+    }
+
+    fn send_or_open(&mut self, cx: &mut Context<'_>, config: &ClientConfig, shared: &mut Shared) {
+        let Some(request) = &mut self.request else {
+            return;
+        };
+        let url = request.url.clone();
+        request.sent_at = cx.now;
+        request.head_at = None;
+        let is_there = |server: &Url| {
+            server.is_secure() == url.is_secure() && server.authority() == url.authority()
+        };
+        if self.state == State::Idle && self.server.as_ref().is_some_and(is_there) {
+            return self.send(cx, config, shared);
+        }
+        self.close(cx);
+        let channel = ChannelId(shared.next_channel);
+        shared.next_channel += 1;
+        let timeout = config.connect_timeout.0;
+        let open = Open::server(
+            url.host(),
+            url.port(),
+            timeout,
+            url.is_secure(),
+            &config.tls,
+        );
+        cx.out.push_back(Output::Open { channel, open });
+        self.channel = Some(channel);
+        self.server = Some(url);
+        self.state = State::Opening;
+        self.is_used = false;
+    }
+
+    pub(super) fn handle_opened(
+        &mut self,
+        cx: &mut Context<'_>,
+        config: &ClientConfig,
+        shared: &mut Shared,
+        (local, remote): (SocketAddr, Option<SocketAddr>),
+    ) {
+        if self.state == State::Opening {
+            self.addresses = Some((local, remote));
+            let is_named = |server: &Url| server.host() == shared.url.host();
+            if self.server.as_ref().is_some_and(is_named) {
+                shared.reached = remote.map(|remote| remote.ip());
+            }
+            self.send(cx, config, shared);
+        }
+    }
+
+    fn send(&mut self, cx: &mut Context<'_>, config: &ClientConfig, shared: &Shared) {
+        let (Some(channel), Some(request)) = (self.channel, &mut self.request) else {
+            return;
+        };
+        let url = &request.url;
+        let credentials = url.user_info().map(auth::basic);
+        let range = request.range.and_then(|range| {
+            let last = range.offset.checked_add(range.length - 1)?;
+            Some(format!("bytes={}-{last}", range.offset))
+        });
+        let mut headers = vec![
+            ("User-Agent", config.user_agent.as_str()),
+            ("Accept-Encoding", "identity"),
+        ];
+        let is_named_server = shared.url.shares_credentials_with(url);
+        let further: Vec<(&str, &str)> = config.headers.of_request(is_named_server).collect();
+        let is_there = |wanted: &str| {
+            let mut names = further.iter().map(|(name, _)| name);
+            names.any(|name| name.eq_ignore_ascii_case(wanted))
+        };
+        if !is_there("Accept") {
+            headers.push(("Accept", "*/*"));
+        }
+        let cookies = shared.cookies.for_request(url);
+        for (name, value) in [
+            ("Range", &range),
+            ("Authorization", &credentials),
+            ("Cookie", &cookies),
+        ] {
+            if let Some(value) = value.as_deref().filter(|_| !is_there(name)) {
+                headers.push((name, value));
+            }
+        }
+        headers.extend(further);
+        let bytes = http1::write_request("GET", url, Version::Http11, &headers);
+        cx.recorder.add(m::REQUESTS, 1);
+        cx.out.push_back(Output::Send {
+            channel,
+            port: Port::Media,
+            bytes,
+        });
+        request.sent_at = cx.now;
+        self.decoder = ResponseDecoder::new();
+        self.state = State::Requested;
+    }
+
+    /// Takes the head of the response. Returns `true` if the wanted body follows, `false` if the
+    /// client was redirected.
+    pub(super) fn handle_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        config: &ClientConfig,
+        shared: &mut Shared,
+        head: &Head,
+        at: Time,
+    ) -> Result<bool, Refusal> {
+        let Some(request) = &mut self.request else {
+            return Ok(false);
+        };
+        let delay = at.since(request.sent_at);
+        cx.recorder
+            .record(m::RESPONSE_DELAY, delay.as_nanos() as u64);
+        cx.recorder.add(m::RESPONSES, 1);
+        cx.recorder.add(m::REFUSALS, u64::from(head.status >= 300));
+        request.head_at = Some(at);
+        self.state = State::Body;
+        self.keeps_alive = head.keeps_alive();
+        shared.cookies.store(&request.url, &head.headers);
+        match head.status {
+            200..=299 => Ok(true),
+            301 | 302 | 303 | 307 | 308 => {
+                self.redirect(cx.recorder, config, shared, head)?;
+                // The rest of the response is of no use, and may be long.
+                self.close(cx);
+                self.send_or_open(cx, config, shared);
+                Ok(false)
+            }
+            status => {
+                let failure = Failure::from_status(status);
+                Err(self.refusal(failure, &format!("{status} {}", head.reason)))
+            }
+        }
+    }
+
+    fn redirect(
+        &mut self,
+        recorder: &mut Recorder,
+        config: &ClientConfig,
+        shared: &Shared,
+        head: &Head,
+    ) -> Result<(), Refusal> {
+        recorder.add(m::REDIRECTS, 1);
+        let status = head.status;
+        let Some(request) = &self.request else {
+            return Ok(());
+        };
+        let Some(location) = head.headers.get("Location") else {
+            let text = format!("{status} without a Location");
+            return Err(self.refusal(Failure::BadRedirect, &text));
+        };
+        let url = request
+            .url
+            .redirect(location)
+            .map_err(|error| self.refusal(Failure::BadRedirect, &format!("{status}: {error}")))?;
+        shared.check_host(config.follow, &url).map_err(|why| {
+            let text = format!("{status} to {url}: {why}");
+            self.refusal(Failure::RedirectRefused, &text)
+        })?;
+        let is_loop = url.is_same_resource(&request.url)
+            || request.visited.iter().any(|own| own.is_same_resource(&url));
+        if shared.cookies.is_empty() && is_loop {
+            let text = format!("{status} to {url}, which was requested before");
+            return Err(self.refusal(Failure::RedirectLoop, &text));
+        }
+        if request.visited.len() == REDIRECTS_MAX {
+            let text = format!("{status} to {url} after {REDIRECTS_MAX} others");
+            return Err(self.refusal(Failure::TooManyRedirects, &text));
+        }
+        if let Some(request) = &mut self.request {
+            let before = std::mem::replace(&mut request.url, url);
+            request.visited.push(before);
+        }
+        Ok(())
+    }
+
+    /// Ends the request whose response is complete.
+    pub(super) fn finish_response(&mut self, cx: &mut Context<'_>) -> Option<Box<Request>> {
+        self.is_used = true;
+        self.state = State::Idle;
+        if !self.keeps_alive || self.channel.is_none() {
+            self.close(cx);
+        }
+        self.request.take()
+    }
+
+    /// Closes the connection after the response, because more bytes arrived than belong to it.
+    pub(super) fn distrust(&mut self) {
+        self.keeps_alive = false;
+    }
+
+    /// Gives up the request.
+    pub(super) fn give_up(&mut self, cx: &mut Context<'_>) -> Option<Box<Request>> {
+        if self.request.is_some() {
+            self.close(cx);
+        }
+        self.request.take()
+    }
+
+    /// Forgets a connection that could not be made.
+    pub(super) fn forget(&mut self) {
+        self.channel = None;
+        self.state = State::Closed;
+    }
+
+    pub(super) fn close(&mut self, cx: &mut Context<'_>) {
+        if let Some(channel) = self.channel.take() {
+            cx.out.push_back(Output::Close { channel });
+        }
+        self.state = State::Closed;
+        self.addresses = None;
+    }
+
+    /// Takes the end of the connection. Returns `Ok(true)` if it was also the end of the response.
+    pub(super) fn handle_closed(
+        &mut self,
+        cx: &mut Context<'_>,
+        config: &ClientConfig,
+        shared: &mut Shared,
+        how: CloseReason,
+    ) -> Result<bool, Refusal> {
+        self.channel = None;
+        let state = std::mem::replace(&mut self.state, State::Closed);
+        if self.request.is_none() {
+            return Ok(false);
+        }
+        let at_close = self.decoder.at_close();
+        // The server closed the idle connection before it had the request (RFC 9112, 9.3.1).
+        if state == State::Requested && self.is_used && at_close == CloseState::Empty {
+            cx.recorder.add(m::RECONNECTIONS, 1);
+            self.send_or_open(cx, config, shared);
+            return Ok(false);
+        }
+        if let Some(failure) = Failure::from_closed(how) {
+            let why = match how {
+                CloseReason::Tls(error) => error.to_string(),
+                CloseReason::SendQueueFull => "the server stopped reading".to_owned(),
+                _ => "the server reset the connection".to_owned(),
+            };
+            return Err(self.refusal(failure, &why));
+        }
+        match (state, at_close) {
+            (State::Body, CloseState::UntilClose | CloseState::Over) => Ok(true),
+            (State::Body, _) => {
+                let text = "the server closed the connection before the body was complete";
+                Err(self.refusal(Failure::CutOff, text))
+            }
+            _ => {
+                let text = "the server closed the connection before its answer was complete";
+                Err(self.refusal(Failure::ClosedInResponse, text))
+            }
+        }
+    }
+
+    /// Time at which the request fails; `None` while the connection is being made, which has a time
+    /// limit of its own.
+    pub(super) fn deadline(&self, config: &ClientConfig) -> Option<Time> {
+        let request = self.request.as_ref()?;
+        match self.state {
+            State::Requested => Some(request.sent_at + config.request_timeout.0),
+            State::Body => Some(request.head_at? + config.body_timeout.0),
+            State::Closed | State::Opening | State::Idle => None,
+        }
+    }
+
+    /// Returns why the request fails at its deadline.
+    pub(super) fn late(&self, config: &ClientConfig) -> Refusal {
+        match self.state {
+            State::Body => {
+                let text = format!("the body was not complete within {}", config.body_timeout);
+                self.refusal(Failure::TimeoutBody, &text)
+            }
+            _ => {
+                let text = format!("no answer within {}", config.request_timeout);
+                self.refusal(Failure::TimeoutResponse, &text)
+            }
+        }
+    }
+
+    /// Returns a reason with the addresses and the resource.
+    pub(super) fn refusal(&self, failure: Failure, why: &str) -> Refusal {
+        let url = self.request.as_ref().map(|request| &request.url);
+        let detail = match url.or(self.server.as_ref()) {
+            Some(url) => format!("{why}, {}: {url}", self.describe_addresses(url)),
+            None => why.to_owned(),
+        };
+        Refusal { failure, detail }
+    }
+
+    fn describe_addresses(&self, url: &Url) -> String {
+        lifecycle::describe_addresses(self.addresses, url.host(), url.port())
+    }
+}
+
+impl Shared {
+    fn check_host(&self, follow: RedirectPolicy, url: &Url) -> Result<(), String> {
+        follow.check(self.url.host(), self.reached, url.host())
+    }
+
+    /// Resolves a URI of a playlist at `base`. A key that forbids redirects does not forbid the
+    /// URIs of the host.
+    pub(super) fn resolve(
+        &self,
+        config: &ClientConfig,
+        base: &Url,
+        uri: &str,
+    ) -> Result<Url, Refusal> {
+        let refusal = |failure, why: String| Refusal {
+            failure,
+            detail: format!("{why}, in the playlist {base}"),
+        };
+        let url = base
+            .redirect(uri)
+            .map_err(|error| refusal(Failure::BadPlaylist, error.to_string()))?;
+        let follow = match config.follow {
+            RedirectPolicy::None => RedirectPolicy::SameHost,
+            other => other,
+        };
+        self.check_host(follow, &url)
+            .map_err(|why| refusal(Failure::RedirectRefused, why))?;
+        Ok(url)
+    }
+}

@@ -1,0 +1,12 @@
+//! HTTP Live Streaming: players of playlists and their segments.
+
+pub mod client;
+pub mod config;
+mod connection;
+mod descriptor;
+pub mod failure;
+pub mod metrics;
+mod playback;
+pub mod playlist;
+
+pub use descriptor::PROTOCOL;

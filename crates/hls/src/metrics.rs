@@ -1,0 +1,164 @@
+//! HLS metrics, in addition to those of every population of viewers.
+
+use measure::metric::Statistic;
+use measure::summary::{Part, RowCondition, SummaryRow};
+use measure::{KeyFigure, Meaning, TableColumn};
+
+use kit::summary;
+use kit::viewer::VIEWERS;
+
+measure::metrics! {
+    /// Playlists, segments, and the playback that a player makes of them.
+    pub HLS after VIEWERS;
+    counters {
+        /// Requests sent.
+        REQUESTS = "requests", Count, "RFC 9110, 9.3.1";
+        /// Responses whose head was received.
+        RESPONSES = "responses", Count, "RFC 9110, 15";
+        /// Responses with a status of 300 or more, including redirects.
+        REFUSALS = "refusals", Count, "RFC 9110, 15";
+        /// Responses that redirected the client to another URL.
+        REDIRECTS = "redirects", Count, "RFC 9110, 15.4";
+        /// Connections that were made because the server had closed the one before.
+        RECONNECTIONS = "reconnections", Count, "RFC 9112, 9.3";
+        /// Playlists received, of either kind.
+        PLAYLISTS = "playlists", Count, "RFC 8216, 4";
+        /// Media playlists that were the same as at the request before. A player requests again
+        /// after half a target duration.
+        PLAYLISTS_UNCHANGED = "playlists_unchanged", Count, "RFC 8216, 6.3.4";
+        /// Live media playlists that had been the same for more than 1.5 target durations: the
+        /// server must have added a segment by then.
+        PLAYLISTS_STALE = "playlists_stale", Count, "draft-pantos-hls-rfc8216bis, 6.2.2";
+        /// Media playlists that ended before the one received before, as after a restart of the
+        /// server, or from a cache.
+        PLAYLISTS_BACKWARDS = "playlists_backwards", Count, "RFC 8216, 6.2.2";
+        /// Segments that a player needed, received or not.
+        SEGMENTS_DUE = "segments_due", Count, "";
+        /// Segments received to their end.
+        SEGMENTS = "segments", Count, "RFC 8216, 3";
+        /// Segments that took longer to receive than they play.
+        SEGMENTS_LATE = "segments_late", Count, "";
+        /// Segments that the server refused, or whose response ended early or not in time. The
+        /// player goes on with the next one.
+        SEGMENTS_FAILED = "segments_failed", Count, "";
+        /// Segments that had left the playlist before the player came to request them.
+        SEGMENTS_MISSED = "segments_missed", Count, "RFC 8216, 6.2.2";
+        /// Segments that the playlist states as missing.
+        SEGMENTS_GAP = "segments_gap", Count, "draft-pantos-hls-rfc8216bis, 4.4.4.7";
+        /// Segments before which the playlist states a discontinuity.
+        DISCONTINUITIES = "discontinuities", Count, "RFC 8216, 4.3.2.3";
+        /// Times at which playback stood still because the next segment was not complete.
+        STALLS = "stalls", Count, "ITU-T P.1203";
+        /// Bytes of segments and their initialization sections.
+        PAYLOAD_BYTES = "payload_bytes", Bytes, "";
+        /// All bytes received, with heads and playlists, without those of TCP and IP.
+        WIRE_BYTES = "wire_bytes", Bytes, "";
+    }
+    gauges {}
+    distributions {
+        /// Time from sending each request to the end of the response head.
+        RESPONSE_DELAY = "response_delay", Seconds, "";
+        /// Time from the request of each playlist to its last byte.
+        PLAYLIST_DELAY = "playlist_delay", Seconds, "";
+        /// Time from the request of each segment to its last byte.
+        SEGMENT_DELAY = "segment_delay", Seconds, "";
+        /// Time from when a client's first request was due to the beginning of its playback: its
+        /// first segment is complete, and `playout_buffer` is filled.
+        PLAYBACK_DELAY = "playback_delay", Seconds, "ITU-T P.1203";
+        /// Duration of each stall.
+        STALL_TIME = "stall_time", Seconds, "ITU-T P.1203";
+        /// Time from the date of a segment (`EXT-X-PROGRAM-DATE-TIME`) to the moment at which the
+        /// player shows its beginning, for each segment of live media that arrives during playback.
+        /// The clock of the server must be right.
+        LIVE_LATENCY = "live_latency", Seconds, "RFC 8216, 4.3.2.6";
+    }
+    derived {
+        /// Segments that the player needed and did not get.
+        "lost", Count, "", Difference(SEGMENTS_DUE, SEGMENTS);
+        /// Share of the needed segments that the player did not get.
+        "loss", Ratio, "", LossRatio(SEGMENTS_DUE, SEGMENTS);
+        /// Bit rate of received media.
+        "bitrate", BitsPerSecond, "", Rate(PAYLOAD_BYTES, 8);
+        /// Bit rate of all that was received.
+        "wire_bitrate", BitsPerSecond, "", Rate(WIRE_BYTES, 8);
+    }
+    table {
+        TableColumn::larger("bitrate", "bitrate", Statistic::Value, ["Mbit/s", ""])
+            .means(Meaning::BitRate);
+        TableColumn::smaller("stalls", "stalls", Statistic::Value, ["stalls", ""]);
+        TableColumn::smaller("loss", "loss", Statistic::Value, ["loss", "%"]);
+    }
+    summary {
+        ROWS;
+        summary::STARTUP_ROWS;
+        LATER;
+    }
+    starts {
+        PLAYBACK_DELAY;
+    }
+    key_figures {
+        KeyFigure::value("stalls");
+        KeyFigure::p95("live_latency");
+        KeyFigure::p95("segment_delay");
+        KeyFigure::value("bitrate");
+    }
+}
+
+const ROWS: &[SummaryRow] = &[
+    SummaryRow::text(
+        "segments",
+        &[RowCondition::Above("segments_due")],
+        &[
+            Part::Text("{segments} of {segments_due}"),
+            Part::If("lost", "; "),
+            Part::List(&[
+                ("segments_failed", "{} failed"),
+                ("segments_missed", "{} missed"),
+                ("segments_gap", "{} in gaps"),
+            ]),
+            Part::If("segments_late", "; "),
+            Part::List(&[("segments_late", "{} late")]),
+        ],
+    ),
+    SummaryRow::text(
+        "stalls",
+        &[RowCondition::Above("segments")],
+        &[Part::Text("{stalls}")],
+    ),
+    SummaryRow::text(
+        "bitrate",
+        &[RowCondition::Above("bitrate")],
+        &[Part::Text("{bitrate} of media, {wire_bitrate} on the wire")],
+    ),
+];
+
+const LATER: &[SummaryRow] = &[
+    SummaryRow::distribution(
+        &[RowCondition::HasData("playback_delay")],
+        "playback_delay",
+        "p50",
+    ),
+    SummaryRow::distribution(
+        &[RowCondition::HasData("live_latency")],
+        "live_latency",
+        "p50",
+    ),
+    SummaryRow::distribution(
+        &[RowCondition::HasData("segment_delay")],
+        "segment_delay",
+        "p50",
+    ),
+    SummaryRow::text(
+        "playlists",
+        &[RowCondition::Above("playlists")],
+        &[
+            Part::Text("{playlists}"),
+            Part::If("playlists_unchanged", "; "),
+            Part::List(&[
+                ("playlists_unchanged", "{} unchanged"),
+                ("playlists_stale", "{} stale"),
+                ("playlists_backwards", "{} backwards"),
+            ]),
+        ],
+    ),
+];

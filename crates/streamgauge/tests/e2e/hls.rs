@@ -1,0 +1,150 @@
+//! HLS: counts equal those of a real server's log, for segments that ffmpeg made.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::support::{
+    Process, RUN_TIMEOUT, Report, folder, free_port, have, number, run, wait_for,
+};
+
+/// Starts nginx with the files of this folder. It logs path, status and bytes of each request.
+fn nginx(folder: &Path, port: u16) -> Process {
+    let own = folder.display();
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {own}/{name};"))
+        .concat();
+    let config = format!(
+        "daemon off; master_process off; pid {own}/pid; error_log {own}/error.log;\n\
+         events {{ worker_connections 256; }}\n\
+         http {{ log_format plain '$uri $status $body_bytes_sent'; access_log {own}/access.log plain;\n\
+         {temporary} server {{ listen 127.0.0.1:{port}; root {own}; }} }}\n"
+    );
+    let path = folder.join("nginx.conf");
+    fs::write(&path, config).expect("the folder can be written to");
+    let mut command = Command::new("nginx");
+    command.arg("-p").arg(folder).arg("-c").arg(path);
+    let mut process = Process::start(command, folder);
+    process.listen(port);
+    process
+}
+
+/// Starts ffmpeg, which writes a playlist and its segments to the folder.
+fn ffmpeg(folder: &Path, input: &[&str], output: &[&str]) -> Process {
+    let mut command = Command::new("ffmpeg");
+    command
+        .args(["-nostdin", "-hide_banner", "-loglevel", "error"])
+        .args(input)
+        .args(["-f", "lavfi", "-i", "testsrc2=s=320x180:r=25"])
+        .args(["-f", "lavfi", "-i", "sine=440"])
+        .args(["-c:v", "libx264", "-preset", "ultrafast", "-g", "25"])
+        .args(["-c:a", "aac", "-f", "hls", "-hls_time", "1"])
+        .args(output);
+    Process::start(command, folder)
+}
+
+/// Requests in nginx's log whose path ends so: their number, and the bytes of their bodies.
+fn logged(folder: &Path, end: &str) -> (u64, u64) {
+    let text = fs::read_to_string(folder.join("access.log")).unwrap_or_default();
+    let (mut count, mut bytes) = (0, 0);
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let [path, status, length] = fields[..] else {
+            panic!("{line}");
+        };
+        if path.ends_with(end) {
+            assert_eq!(status, "200", "{line}");
+            count += 1;
+            bytes += length.parse::<u64>().expect("a number");
+        }
+    }
+    (count, bytes)
+}
+
+#[test]
+fn recorded_segments_are_played_once_and_to_the_end() {
+    if !have("nginx") || !have("ffmpeg") {
+        return;
+    }
+    let folder = folder();
+    let made = ffmpeg(
+        folder.path(),
+        &[],
+        &[
+            "-t",
+            "4",
+            "-hls_playlist_type",
+            "vod",
+            "-hls_segment_type",
+            "fmp4",
+            "index.m3u8",
+        ],
+    );
+    made.finish(Duration::from_secs(60)).expect(0);
+    let segments = fs::read_to_string(folder.path().join("index.m3u8")).expect("it was made");
+    let segments = segments.matches(".m4s").count() as u64;
+    assert!(segments >= 4);
+    let port = free_port();
+    let _nginx = nginx(folder.path(), port);
+    let url = format!("http://127.0.0.1:{port}/index.m3u8");
+    run(
+        folder.path(),
+        ["load", &url, "-c", "3", "--json", "out.json"],
+    )
+    .expect(0);
+    let report = Report::read(&folder.path().join("out.json"));
+    assert_eq!(report.clients("completed"), 3);
+    let metric = |name: &str| number(report.metric(name));
+    assert_eq!(metric("segments"), 3 * segments);
+    assert_eq!(metric("segments_due"), metric("segments"));
+    assert_eq!(metric("playlists"), 3);
+    let (fragments, bytes) = logged(folder.path(), ".m4s");
+    let (sections, section_bytes) = logged(folder.path(), ".mp4");
+    assert_eq!((fragments, sections), (3 * segments, 3));
+    assert_eq!(metric("payload_bytes"), bytes + section_bytes);
+    assert_eq!(metric("requests"), logged(folder.path(), "").0);
+    assert!(report.metric("live_latency")["count"].is_null());
+}
+
+#[test]
+fn live_playlist_of_ffmpeg_is_followed() {
+    if !have("nginx") || !have("ffmpeg") {
+        return;
+    }
+    let folder = folder();
+    let port = free_port();
+    let _nginx = nginx(folder.path(), port);
+    let flags = "delete_segments+program_date_time+temp_file";
+    let _encoder = ffmpeg(
+        folder.path(),
+        &["-re"],
+        &["-hls_list_size", "10", "-hls_flags", flags, "index.m3u8"],
+    );
+    wait_for("there are segments", Duration::from_secs(60), || {
+        let text = fs::read_to_string(folder.path().join("index.m3u8")).ok()?;
+        (text.matches(".ts").count() >= 4).then_some(())
+    });
+    let url = format!("hls+http://127.0.0.1:{port}/index.m3u8");
+    let arguments = ["load", &url, "-c", "3", "-d", "5s", "--json", "out.json"];
+    run(folder.path(), arguments).expect(0);
+    let report = Report::read(&folder.path().join("out.json"));
+    assert_eq!(report.clients("failed"), 0);
+    let metric = |name: &str| number(report.metric(name));
+    // Each client begins three segments before the end, and gets one a second.
+    assert!(metric("segments") >= 3 * 4, "{}", metric("segments"));
+    assert_eq!(metric("segments_due"), metric("segments"));
+    wait_for("nginx has logged all", RUN_TIMEOUT, || {
+        (logged(folder.path(), "").0 == metric("requests")).then_some(())
+    });
+    // Requests that were answered when the clients were stopped may not have been read.
+    let (segments, bytes) = logged(folder.path(), ".ts");
+    assert!((metric("segments")..=metric("segments") + 3).contains(&segments));
+    assert!(metric("payload_bytes") <= bytes);
+    let latency = report.metric("live_latency");
+    assert_eq!(latency["count"], metric("segments"));
+    // Encoder and clients share a clock: a segment that begins three before the end is complete
+    // three seconds after it began.
+    let median = latency["p50"].as_f64().expect("a number");
+    assert!((2.0..60.0).contains(&median), "{median}");
+}

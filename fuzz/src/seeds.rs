@@ -39,6 +39,8 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         ]),
         "frames" => frames(),
         "websocket" => websocket(),
+        "hls_client" => hls_client(),
+        "hls_playlist" => texts(&HLS_PLAYLISTS),
         "http1" => http1(),
         "media_file" => vec![
             mp4(),
@@ -420,6 +422,32 @@ fn srt_peer(settings: u8, before: &[u8]) -> Vec<u8> {
         input.extend(packet);
     }
     input
+}
+
+/// A multivariant playlist, a live one, and one with byte ranges.
+const HLS_PLAYLISTS: [&str; 3] = [
+    "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"b\",DEFAULT=YES,URI=\"c.m3u8\"\n\
+     #EXT-X-STREAM-INF:BANDWIDTH=2000000,AUDIO=\"a\"\nd.m3u8\n",
+    "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:7\n\
+     #EXT-X-SERVER-CONTROL:HOLD-BACK=6.0\n#EXT-X-PROGRAM-DATE-TIME:2026-11-29T06:44:13.522+0000\n\
+     #EXTINF:2.000000,\na.ts\n#EXT-X-DISCONTINUITY\n#EXTINF:1.920000,\nb.ts\n",
+    "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MAP:URI=\"a.mp4\",BYTERANGE=\"100@0\"\n\
+     #EXTINF:2.0,\n#EXT-X-BYTERANGE:1000@100\na.mp4\n#EXT-X-GAP\n#EXTINF:2.0,\nb.mp4\n\
+     #EXT-X-ENDLIST\n",
+];
+
+/// Answers to a player: pieces of at most 255 bytes, each after its length.
+fn hls_client() -> Vec<Vec<u8>> {
+    let answers = HLS_PLAYLISTS.map(|playlist| {
+        let length = playlist.len();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+        let answer = (head + playlist).into_bytes();
+        let pieces = answer.chunks(255);
+        pieces
+            .flat_map(|piece| [&[0, piece.len() as u8][..], piece].concat())
+            .collect::<Vec<u8>>()
+    });
+    answers.to_vec()
 }
 
 fn http1() -> Vec<Vec<u8>> {

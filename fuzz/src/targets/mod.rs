@@ -1,5 +1,6 @@
 //! The fuzz targets. A target accepts any bytes and panics if an invariant does not hold.
 
+mod hls;
 mod http;
 mod media;
 mod messages;
@@ -20,11 +21,13 @@ mod webrtc_turn;
 pub(crate) type Target = fn(&[u8]);
 
 /// All targets by name.
-pub(crate) const TARGETS: [(&str, Target); 42] = [
+pub(crate) const TARGETS: [(&str, Target); 44] = [
     ("apart_lines", runs::apart_lines),
     ("apart_session", runs::apart_session),
     ("exporter_text", runs::exporter_text),
     ("frames", messages::frames),
+    ("hls_client", hls::client),
+    ("hls_playlist", hls::playlist),
     ("http1", http::http1),
     ("media_file", media::media_file),
     ("netlink", runs::netlink),

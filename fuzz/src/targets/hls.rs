@@ -1,0 +1,134 @@
+//! HLS: playlists, and a player whose server answers anything.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hls::client::Client;
+use hls::config::ClientConfig;
+use hls::playlist::{Playlist, SEGMENTS_MAX, VARIANTS_MAX};
+use kit::http1::Url;
+use measure::{Recorder, Time};
+use protocols::HLS_PROTOCOL;
+use session::{
+    ChannelId, CloseReason, Context, Flows, Input as Event, Outbox, Output, Session, Sinks,
+};
+
+use crate::input::Input;
+
+/// Reads a playlist. What is read is bounded, and playback begins within it.
+pub(super) fn playlist(bytes: &[u8]) {
+    match Playlist::parse(bytes) {
+        Err(_) => {}
+        Ok(Playlist::Multivariant(found)) => {
+            assert!(found.variants.len() <= VARIANTS_MAX && found.audio.len() <= VARIANTS_MAX);
+        }
+        Ok(Playlist::Media(found)) => {
+            assert!(found.segments.len() <= SEGMENTS_MAX);
+            let start = found.start(None);
+            assert!(found.media_sequence <= start && start <= found.end_sequence());
+            assert!(!found.target_duration.is_zero());
+        }
+    }
+}
+
+/// A player, its open connections, and its time.
+struct Player {
+    client: Client,
+    recorder: Recorder,
+    now: Time,
+    open: Vec<ChannelId>,
+    has_ended: bool,
+}
+
+impl Player {
+    fn handle(&mut self, event: Event<'_>) {
+        let mut out = VecDeque::new();
+        let mut cx = Context {
+            now: self.now,
+            recorder: &mut self.recorder,
+            sinks: &mut Sinks::default(),
+            flows: &mut Flows::default(),
+            out: &mut out,
+            outbox: &mut Outbox::default(),
+        };
+        self.client.handle(&mut cx, event);
+        let mut opened = Vec::new();
+        for output in out {
+            assert!(!self.has_ended, "{output:?} after the end");
+            match output {
+                Output::Open { channel, .. } => {
+                    self.open.push(channel);
+                    opened.push(channel);
+                }
+                Output::Close { channel } => {
+                    assert!(self.open.contains(&channel));
+                    self.open.retain(|open| *open != channel);
+                }
+                Output::Send { channel, .. } => assert!(self.open.contains(&channel)),
+                Output::Ended(_) => self.has_ended = true,
+                _ => {}
+            }
+        }
+        assert!(self.open.len() <= 4);
+        for channel in opened {
+            if self.has_ended {
+                return;
+            }
+            self.handle(Event::Opened {
+                channel,
+                local: ([10, 0, 0, 2], 40_000).into(),
+                remote: None,
+            });
+        }
+    }
+}
+
+/// Plays with a server that sends any bytes on any connection, closes it, or lets time pass.
+pub(super) fn client(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let url = Url::parse("http://10.0.0.1/a/index.m3u8").expect("a URL");
+    let config = Arc::new(ClientConfig::default());
+    let mut player = Player {
+        client: Client::new(config, url, Some(Duration::from_secs(1_700_000_000))),
+        recorder: Recorder::new(HLS_PROTOCOL.catalogue),
+        now: Time::ZERO,
+        open: Vec::new(),
+        has_ended: false,
+    };
+    player.handle(Event::Start { due: Time::ZERO });
+    while !input.is_empty() && !player.has_ended {
+        let what = input.byte();
+        let at = usize::from(what >> 2) % player.open.len().max(1);
+        let channel = player.open.get(at).copied();
+        match (what & 3, channel) {
+            (0, Some(channel)) => {
+                let bytes = input.piece();
+                let at = player.now;
+                player.handle(Event::Bytes {
+                    channel,
+                    bytes,
+                    at,
+                    runs: &[],
+                });
+            }
+            (1, Some(channel)) => {
+                player.open.retain(|open| *open != channel);
+                let reason = CloseReason::End;
+                player.handle(Event::Closed { channel, reason });
+            }
+            _ => {
+                let due = player.client.deadline().expect("it waits for something");
+                // No time passes while it does what is due, but it must not repeat it for ever.
+                player.now = player.now.max(due);
+                player.handle(Event::Deadline);
+                let next = player.client.deadline();
+                assert!(next.is_none_or(|next| next > player.now));
+            }
+        }
+    }
+    if !player.has_ended {
+        player.handle(Event::Stop { until: player.now });
+    }
+    assert!(player.has_ended && player.client.deadline().is_none());
+}

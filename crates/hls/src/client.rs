@@ -10,6 +10,7 @@ use measure::Time;
 
 use super::config::{ClientConfig, VariantChoice};
 use super::connection::{Refusal, Shared};
+use super::content::Content;
 use super::failure::Failure;
 use super::metrics as m;
 use super::playback::Playback;
@@ -182,6 +183,7 @@ impl Client {
     ) {
         if lane == Lane::Media {
             cx.recorder.add(m::PAYLOAD_BYTES, bytes.len() as u64);
+            self.tracks[track].content.extend(bytes);
             if self.first_media.is_none() {
                 self.begin_media(cx, arrived(1));
             }
@@ -209,10 +211,21 @@ impl Client {
     }
 
     fn handle_end(&mut self, cx: &mut Context<'_>, track: usize, lane: Lane, at: Time) {
-        let connection = self.tracks[track].lane_mut(lane);
+        let own = &mut self.tracks[track];
+        let (content, is_media) = (own.content, own.is_media());
+        let connection = own.lane_mut(lane);
+        // Has the addresses and the URL of the response.
+        let not_media = |why: &str| connection.refusal(Failure::NotMedia, why);
+        let refusal = match (lane, is_media) {
+            (Lane::Media, false) => Some(not_media(&content.to_string())),
+            _ => None,
+        };
         let Some(request) = connection.finish_response(cx) else {
             return;
         };
+        if let Some(refusal) = refusal {
+            return self.refuse(cx, track, lane, refusal);
+        }
         let took = at.since(request.since);
         match lane {
             Lane::Playlists => {
@@ -348,6 +361,7 @@ impl Client {
                         Ok(url) => {
                             let (config, shared) = (&self.config, &mut self.shared);
                             own.wanted = Some(wanted);
+                            own.content = Content::default();
                             own.media.fetch(cx, config, shared, url, range);
                         }
                         Err(refusal) => self.refuse(cx, track, Lane::Media, refusal),
@@ -551,6 +565,18 @@ impl Client {
         let waited = cx.now.since(self.started);
         if self.phase == Phase::Active && self.segments == 0 && waited >= FAILED_WAIT_MIN {
             let refusal = self.no_media(&lifecycle::describe_wait(waited));
+            return self.fail(cx, refusal);
+        }
+        // A server adds a segment every target duration: after two it has stopped.
+        let target = self.tracks[0].playlist.as_ref();
+        let patience = target.map_or(Duration::ZERO, |own| 2 * own.target_duration);
+        let stood = self
+            .playback
+            .stands_since(cx.now)
+            .map(|since| cx.now.since(since));
+        if let Some(stood) = stood.filter(|stood| *stood >= patience.max(FAILED_WAIT_MIN)) {
+            let text = lifecycle::describe_stopped("segment", stood, "after the end of the buffer");
+            let refusal = self.tracks[0].media.refusal(Failure::MediaStopped, &text);
             return self.fail(cx, refusal);
         }
         self.finish(cx, Outcome::Stopped);

@@ -57,8 +57,8 @@ pub struct ClientConfig {
     /// `{start: 2s, stalled: 0s, loss: 1%}`. It starts with the beginning of playback; lost are
     /// segments.
     pub served_well: ServedWell,
-    /// Hosts to which redirects and the URIs of playlists may lead: `same_host` (default: that of the
-    /// URL, at any port), `any`, or `none`: no redirects at all, and URIs of the same host.
+    /// Hosts to which redirects and the URIs of playlists may lead: `same_host` (default: that of
+    /// the URL, at any port), `any`, or `none`: no redirects at all, and URIs of the same host.
     pub follow: RedirectPolicy,
     /// Additional header fields of each request, by name, such as `{Origin: "https://a.org"}`. Those
     /// with credentials (`Authorization`, `Cookie`) are sent only to the host and port of the URL.

@@ -3,6 +3,7 @@
 pub mod client;
 pub mod config;
 mod connection;
+mod content;
 mod descriptor;
 pub mod failure;
 pub mod metrics;

@@ -44,14 +44,10 @@ impl Playback {
         }
     }
 
-    /// Takes media up to `end`, which was complete at `now`. With `is_last` no more follows, so that
+    /// Takes media up to `end`, which was complete at `now`. With `is_last` no more follows, and
     /// playback waits for no more.
     pub(crate) fn extend(&mut self, now: Time, end: Duration, is_last: bool) -> Change {
         let mut change = Change::default();
-        if is_last && end <= self.end && self.has_begun() && self.dry_at().is_some() {
-            // The end of the media is no stall, whenever it becomes known.
-            return change;
-        }
         self.run_dry(now);
         self.end = self.end.max(end);
         let position = match self.state {
@@ -99,6 +95,15 @@ impl Playback {
                 position: from,
             } => Some(since + position.saturating_sub(from)),
             State::Before | State::Stalled { .. } => None,
+        }
+    }
+
+    /// Returns since when the picture stands still at `now`; `None` if it does not.
+    pub(crate) fn stands_since(&self, now: Time) -> Option<Time> {
+        match self.state {
+            State::Before => None,
+            State::Playing { .. } => self.dry_at().filter(|dry| *dry < now),
+            State::Stalled { since, .. } => Some(since),
         }
     }
 

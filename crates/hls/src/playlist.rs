@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quick_m3u8::config::ParsingOptionsBuilder;
 use quick_m3u8::tag::KnownTag;
-use quick_m3u8::tag::hls::{EnumeratedString, MediaType, Tag};
+use quick_m3u8::tag::hls::{EnumeratedString, MediaType, Method, Tag};
 use quick_m3u8::{HlsLine, Reader};
 
 mod date;
@@ -98,6 +98,8 @@ pub struct Segment {
     pub is_discontinuous: bool,
     /// True if it is missing, and must not be requested (rfc8216bis, 4.4.4.7).
     pub is_gap: bool,
+    /// True if it, or a part of it, is encrypted (RFC 8216, 4.3.2.4).
+    pub is_encrypted: bool,
 }
 
 /// Media initialization section.
@@ -164,6 +166,7 @@ impl Playlist {
             .with_parsing_for_inf()
             .with_parsing_for_byterange()
             .with_parsing_for_discontinuity()
+            .with_parsing_for_key()
             .with_parsing_for_map()
             .with_parsing_for_gap()
             .with_parsing_for_media()
@@ -206,6 +209,7 @@ struct Builder {
     date: Option<Duration>,
     is_discontinuous: bool,
     is_gap: bool,
+    is_encrypted: bool,
 }
 
 impl Builder {
@@ -218,6 +222,9 @@ impl Builder {
             Tag::Inf(tag) => self.duration = Some(tag.duration()),
             Tag::Byterange(tag) => self.range = Some((tag.length(), tag.offset())),
             Tag::Discontinuity(_) => self.is_discontinuous = true,
+            Tag::Key(tag) => {
+                self.is_encrypted = tag.method() != EnumeratedString::Known(Method::None);
+            }
             Tag::Map(tag) => {
                 let range = tag.byterange().map(|range| ByteRange {
                     offset: range.offset,
@@ -291,6 +298,7 @@ impl Builder {
             date,
             is_discontinuous: std::mem::take(&mut self.is_discontinuous),
             is_gap: std::mem::take(&mut self.is_gap),
+            is_encrypted: self.is_encrypted,
         };
         self.segments.push(segment);
         Ok(())

@@ -32,7 +32,7 @@ pub fn find(name: &str) -> Option<&'static Protocol> {
     protocols.find(|protocol| protocol.name == name)
 }
 
-/// Returns the protocol of a URL: that of its path, if that shows one, otherwise that of its scheme.
+/// Returns the protocol that the path of a URL shows, otherwise that of its scheme.
 pub fn find_by_url(url: &str) -> Option<&'static Protocol> {
     let protocols = protocols().iter().copied();
     let by_path = protocols.clone().find(|protocol| protocol.has_path_of(url));

@@ -177,8 +177,10 @@ impl<S: FnMut(&str, Time) -> Option<Answer>> World<S> {
         let (half, whole) = (self.now + answer.takes / 2, self.now + answer.takes);
         let head = answer.head_bytes();
         self.events.push((half, Event::Bytes(channel, head)));
-        self.events
-            .push((whole, Event::Bytes(channel, answer.body)));
+        self.events.push((
+            whole,
+            Event::Bytes(channel, [answer.body, answer.further].concat()),
+        ));
         if answer.closes {
             self.events
                 .push((whole, Event::Closed(channel, CloseReason::End)));

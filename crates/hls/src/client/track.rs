@@ -6,7 +6,8 @@ use std::time::Duration;
 use measure::Time;
 
 use crate::connection::Connection;
-use crate::playlist::{ByteRange, Map, MediaPlaylist};
+use crate::content::Content;
+use crate::playlist::{ByteRange, Map, MediaPlaylist, SEGMENTS_MAX};
 use kit::http1::Url;
 use session::ChannelId;
 
@@ -16,6 +17,10 @@ pub(super) enum Lane {
     Playlists,
     Media,
 }
+
+/// Number of segments above which a playlist that goes on cannot have lost them: the server has
+/// begun to count again, at a higher number.
+const MISSED_MAX: u64 = SEGMENTS_MAX as u64;
 
 /// Media of one playlist.
 #[derive(Debug)]
@@ -39,6 +44,8 @@ pub(super) struct Track {
     sequence: u64,
     /// The current request on the connection for media.
     pub(super) wanted: Option<Wanted>,
+    /// Beginning of the body on the connection for media.
+    pub(super) content: Content,
     /// The initialization section that was received last.
     map: Option<Arc<Map>>,
     /// End of the received media, from the first segment.
@@ -63,6 +70,7 @@ pub(super) struct WantedSegment {
     pub(super) duration: Duration,
     pub(super) date: Option<Duration>,
     pub(super) is_discontinuous: bool,
+    is_encrypted: bool,
     /// True if the server has begun to count again since the request.
     is_of_old_count: bool,
 }
@@ -121,6 +129,7 @@ impl Track {
             reload_at: None,
             sequence: 0,
             wanted: None,
+            content: Content::default(),
             map: None,
             end: Duration::ZERO,
             failures: [0; 2],
@@ -192,8 +201,10 @@ impl Track {
                     }
                 }
                 // An older playlist, as from a cache, has segments in common with the one before.
-                let is_restart = playlist.end_sequence() <= before.media_sequence;
-                if is_restart && update.is_backwards {
+                let is_restart = playlist.end_sequence() <= before.media_sequence
+                    && update.is_backwards
+                    || playlist.media_sequence.saturating_sub(self.sequence) > MISSED_MAX;
+                if is_restart {
                     self.sequence = playlist.start(distance);
                     if let Some(Wanted::Segment(wanted)) = &mut self.wanted {
                         wanted.is_of_old_count = true;
@@ -211,7 +222,8 @@ impl Track {
         }
         if update.missed > 0 {
             update.missed_text = Some(format!(
-                "{} segments had left the playlist before they were requested, from number {} on: {}",
+                "{} segments had left the playlist before they were requested, from number {} on: \
+                 {}",
                 update.missed,
                 playlist.media_sequence - update.missed,
                 self.url
@@ -282,9 +294,19 @@ impl Track {
                     duration: segment.duration,
                     date: segment.date,
                     is_discontinuous: segment.is_discontinuous,
+                    is_encrypted: segment.is_encrypted,
                     is_of_old_count: false,
                 }),
             },
+        }
+    }
+
+    /// True if the complete body can be what was requested. Of an encrypted one only the length is
+    /// known.
+    pub(super) fn is_media(&self) -> bool {
+        match &self.wanted {
+            Some(Wanted::Segment(segment)) if segment.is_encrypted => !self.content.is_empty(),
+            _ => self.content.is_media(),
         }
     }
 
@@ -309,7 +331,7 @@ impl Track {
     pub(super) fn skip(&mut self) {
         match self.wanted.take() {
             Some(Wanted::Segment(segment)) => self.pass(segment),
-            // Its initialization section failed, or its URL cannot be requested.
+            // The initialization section failed, or the URL of the segment cannot be requested.
             Some(Wanted::Map(_)) | None => self.sequence = self.sequence.saturating_add(1),
         }
     }

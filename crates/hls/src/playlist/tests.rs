@@ -42,6 +42,21 @@ fn odd_lines_are_skipped_as_players_do() {
 }
 
 #[test]
+fn keys_apply_to_the_segments_after_them() {
+    let playlist = media(
+        "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\na\n\
+         #EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXTINF:2,\nb\n#EXTINF:2,\nc\n\
+         #EXT-X-KEY:METHOD=NONE\n#EXTINF:2,\nd\n",
+    );
+    let encrypted: Vec<bool> = playlist
+        .segments
+        .iter()
+        .map(|own| own.is_encrypted)
+        .collect();
+    assert_eq!(encrypted, [false, true, true, false]);
+}
+
+#[test]
 fn impossible_playlists_have_their_reason() {
     let error = |text: &str| Playlist::parse(text.as_bytes()).expect_err(text);
     let after = |text: &str| error(&format!("#EXTM3U\n#EXT-X-TARGETDURATION:2\n{text}"));
@@ -102,6 +117,7 @@ prop_compose! {
             date: None,
             is_discontinuous,
             is_gap,
+            is_encrypted: false,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Servers and media that are odd, and are played all the same.
+//! Odd servers and media, which are played nevertheless.
 
 use super::*;
 
@@ -110,6 +110,66 @@ fn older_playlist_of_a_cache_repeats_no_segment() {
     assert_eq!(paths, ["/a/7.ts", "/a/8.ts", "/a/9.ts", "/a/10.ts"]);
     assert_eq!(world.count(m::PLAYLISTS_BACKWARDS), 1);
     assert_eq!(world.count(m::SEGMENTS_MISSED), 0);
+}
+
+#[test]
+fn numbers_that_jump_ahead_are_no_missed_segments() {
+    let mut world = World::new(config(), |path, now| {
+        Some(match path.ends_with(".m3u8") {
+            false => segment(),
+            true if now < at(1000) => window(4, 10),
+            true => window(1 << 62, (1 << 62) + 6),
+        })
+    });
+    world.run(at(6000));
+    world.stop();
+    assert_eq!(world.count(m::SEGMENTS_MISSED), 0);
+    assert_eq!(world.count(m::SEGMENTS_DUE), world.count(m::SEGMENTS));
+    // Three before the jump, and the last three after it.
+    assert_eq!(world.count(m::SEGMENTS), 6);
+}
+
+#[test]
+fn bodies_that_are_no_media_have_failed() {
+    let play = |page: &'static [u8], key: &'static str| {
+        let lines = format!("{key}#EXTINF:2,\n0.ts\n#EXTINF:2,\n1.ts\n#EXTINF:2,\n2.ts\n");
+        let mut world = World::new(config(), move |path, _| {
+            Some(match path {
+                "/a/0.ts" => segment(),
+                _ if path.ends_with(".ts") => Answer::ok(page),
+                _ => playlist("", &format!("{lines}#EXT-X-ENDLIST\n")),
+            })
+        });
+        world.run(at(60_000));
+        assert_eq!(world.outcome, Some(Outcome::Completed));
+        [m::SEGMENTS, m::SEGMENTS_FAILED].map(|counter| world.count(counter))
+    };
+    assert_eq!(play(b"<html>not found</html>", ""), [1, 2]);
+    assert_eq!(play(b"", ""), [1, 2]);
+    // Nothing is known of an encrypted one, but that it is not empty.
+    let key = "#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n";
+    assert_eq!(play(b"<html>not found</html>", key), [3, 0]);
+    assert_eq!(play(b"", key), [1, 2]);
+}
+
+#[test]
+fn client_that_is_stopped_after_the_media_has_failed() {
+    let stopped = |time| {
+        let mut world = World::new(config(), |path, _| {
+            Some(match path.ends_with(".m3u8") {
+                true => window(0, 3),
+                false => segment(),
+            })
+        });
+        world.run(at(time));
+        world.stop();
+        world.outcome
+    };
+    // 6 s of media, and two target durations of 2 s.
+    assert_eq!(stopped(9900), Some(Outcome::Stopped));
+    let outcome = stopped(10_100);
+    let failure = outcome.as_ref().and_then(Outcome::failure);
+    assert_eq!(failure.map(|failure| failure.reason), Some("media_stopped"));
 }
 
 #[test]

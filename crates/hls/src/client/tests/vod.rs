@@ -53,7 +53,7 @@ fn initialization_sections_and_byte_ranges_are_requested() {
     let mut world = World::new(config(), move |path, _| {
         Some(match path.ends_with(".m3u8") {
             true => playlist("", lines),
-            false => Answer::new("206 Partial Content", [0; 10]),
+            false => Answer::new("206 Partial Content", *b"\0\0\0\x18styp"),
         })
     });
     world.run(at(60_000));

@@ -60,8 +60,8 @@ pub struct ClientConfig {
     /// Hosts to which redirects and the URIs of playlists may lead: `same_host` (default: that of
     /// the URL, at any port), `any`, or `none`: no redirects at all, and URIs of the same host.
     pub follow: RedirectPolicy,
-    /// Additional header fields of each request, by name, such as `{Origin: "https://a.org"}`. Those
-    /// with credentials (`Authorization`, `Cookie`) are sent only to the host and port of the URL.
+    /// Additional header fields of each request, by name, such as `{Origin: "https://a.org"}`.
+    /// Those with credentials (`Authorization`, `Cookie`) are sent only to the host and port of the URL.
     /// Default: none.
     pub headers: AdditionalFields,
     /// Value of `User-Agent`. Default: `streamgauge/` and the version.

@@ -55,8 +55,8 @@ reasons! {
         Stuck = "stuck";
         /// The body of a playlist cannot be played, for a reason that the detail says.
         BadPlaylist = "bad_playlist";
-        /// The body of a segment is empty, or is no media of any format that players know. The detail
-        /// has its beginning.
+        /// The body of a segment is empty, or is no media of any format that players know. The
+        /// detail has its beginning.
         NotMedia = "not_media";
         /// A playlist is longer than 4 MiB, and may be endless.
         PlaylistTooLong = "playlist_too_long";

@@ -140,6 +140,8 @@ mod tests {
         let written = serde_json::to_value(&config).expect("plain data");
         assert_eq!(written["transport"], "tcp");
         assert_eq!(protocol.read_keys(written).expect("valid"), config);
+        assert_ne!(config, usual);
+        assert_ne!(HTTP_TS_PROTOCOL.default_config(), usual);
     }
 
     /// A configuration of clients that publish.

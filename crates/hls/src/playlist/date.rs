@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 /// Parses a date with time and zone, such as `2026-11-29T06:44:13.522+01:00`, and returns the time
-/// since 1970. The colon in the zone may be missing, as with ffmpeg. Without a zone it is that of
-/// Greenwich. `None` for other texts, and for dates before 1970.
+/// since 1970. The colon in the zone may be missing, as with ffmpeg. Without a zone the date is
+/// that of Greenwich. `None` for other texts, and for dates before 1970.
 pub(super) fn since_1970(text: &str) -> Option<Duration> {
     let (date, rest) = text.trim().split_once(['T', 't', ' '])?;
     let mut numbers = date.splitn(3, '-').map(|part| number(part, 4));

@@ -539,6 +539,25 @@ fn readme_and_architecture_have_a_maximum_length() {
 }
 
 #[test]
+fn description_of_the_debian_package_names_every_protocol_of_the_readme() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let manifest = fs::read_to_string(root().join("crates/streamgauge/Cargo.toml"))
+        .unwrap()
+        .to_lowercase();
+    let protocols: Vec<&str> = readme
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("- **")?.split_once("**: ")?.0))
+        .collect();
+    assert!(protocols.len() >= 8, "{protocols:?}");
+    for protocol in protocols {
+        assert!(
+            manifest.contains(&format!("\n * {}", protocol.to_lowercase())),
+            "extended-description does not name {protocol}"
+        );
+    }
+}
+
+#[test]
 fn links_of_documents_have_a_target() {
     for (path, text) in documents() {
         let folder = path.parent().expect("it is in a folder");

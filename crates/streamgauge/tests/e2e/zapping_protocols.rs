@@ -91,7 +91,8 @@ fn rtmp_clients_play_other_streams_in_their_connections() {
 #[test]
 fn srt_clients_connect_with_other_stream_ids() {
     let (folder, port) = (folder(), free_udp_port());
-    let urls = format!("srt://127.0.0.1:{port}?streamid=channel{{1..4}}&latency=1000");
+    // With its usual latency SRT gives up what a busy machine keeps for a second.
+    let urls = format!("srt://127.0.0.1:{port}?streamid=channel{{1..4}}&latency=4000");
     let (report, served) = zap("srt", port, &urls, "silence: 5s", folder.path());
     assert_all_changed(&report);
     assert_eq!(number(report.metric("continuity_errors")), 0);

@@ -13,7 +13,7 @@ use kit::auth;
 use kit::http1::{self, CloseState, Cookies, Head, ResponseDecoder, Url, Version};
 use kit::lifecycle::{self, Addresses};
 use kit::redirect_policy::RedirectPolicy;
-use session::{ChannelId, CloseReason, Context, Open, Output, Port};
+use session::{AckDelay, ChannelId, CloseReason, Context, Open, Output, Port};
 
 /// Maximum number of redirects in a row.
 const REDIRECTS_MAX: usize = 5;
@@ -150,6 +150,11 @@ impl Connection {
             let is_named = |server: &Url| server.host() == shared.url.host();
             if self.server.as_ref().is_some_and(is_named) {
                 shared.reached = remote.map(|remote| remote.ip());
+            }
+            if let Some(channel) = self.channel {
+                // The next request is sent when a response is complete: it must be read at once.
+                let delay = AckDelay::AtOnce;
+                cx.out.push_back(Output::Acknowledge { channel, delay });
             }
             self.send(cx, config, shared);
         }

@@ -7,7 +7,7 @@ use measure::{CounterId, HistogramId, Recorder};
 
 use super::*;
 use crate::PROTOCOL;
-use session::{ChannelError, Flows, Judgement, Sinks};
+use session::{AckDelay, ChannelError, Flows, Judgement, Sinks};
 
 mod hostile;
 mod live;
@@ -84,6 +84,8 @@ struct World<S> {
     recorder: Recorder,
     events: Vec<(Time, Event)>,
     open: Vec<ChannelId>,
+    /// Connections that are read as soon as something arrives.
+    prompt: Vec<ChannelId>,
     asked: Vec<Asked>,
     notes: Vec<&'static str>,
     service: Option<session::Service>,
@@ -110,6 +112,7 @@ impl<S: FnMut(&str, Time) -> Option<Answer>> World<S> {
             recorder: Recorder::new(PROTOCOL.catalogue),
             events: Vec::new(),
             open: Vec::new(),
+            prompt: Vec::new(),
             asked: Vec::new(),
             notes: Vec::new(),
             service: None,
@@ -137,7 +140,14 @@ impl<S: FnMut(&str, Time) -> Option<Answer>> World<S> {
                     self.open.push(channel);
                     self.after(1, Event::Opened(channel));
                 }
-                Output::Send { channel, bytes, .. } => self.answer(channel, bytes),
+                Output::Acknowledge { channel, delay } => {
+                    assert_eq!(delay, AckDelay::AtOnce);
+                    self.prompt.push(channel);
+                }
+                Output::Send { channel, bytes, .. } => {
+                    assert!(self.prompt.contains(&channel), "it is read at once");
+                    self.answer(channel, bytes);
+                }
                 Output::Close { channel } => {
                     assert!(self.open.contains(&channel), "it closes what is open");
                     self.forget(channel);

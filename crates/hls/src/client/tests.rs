@@ -7,7 +7,7 @@ use measure::{CounterId, HistogramId, Recorder};
 
 use super::*;
 use crate::PROTOCOL;
-use session::{AckDelay, ChannelError, Flows, Judgement, Sinks};
+use session::{AckDelay, ChannelError, Flows, Judgement, Outcome, Sinks};
 
 mod hostile;
 mod live;

@@ -14,7 +14,7 @@ use super::content::Content;
 use super::failure::Failure;
 use super::metrics as m;
 use super::playback::Playback;
-use super::playlist::{MediaPlaylist, MultivariantPlaylist, Playlist};
+use super::playlist::{MediaPlaylist, MultivariantPlaylist, Playlist, PlaylistError};
 use kit::http1::{Cookies, Head, ResponseItem, Url};
 use kit::metrics as clients;
 use session::{ArrivalTimes, ChannelId, CloseReason, Context, Input, Note, Output, Session};
@@ -24,7 +24,7 @@ mod ending;
 mod tests;
 mod track;
 
-use track::{Lane, Next, Room, Track, Wanted};
+use track::{Lane, Next, Room, Track, Wanted, WantedPiece};
 
 /// Maximum length of a playlist in bytes.
 const PLAYLIST_BYTES_MAX: usize = 4 << 20;
@@ -95,12 +95,19 @@ impl Client {
 
     fn request_playlist(&mut self, cx: &mut Context<'_>, track: usize) {
         let own = &mut self.tracks[track];
+        own.plan_request(cx.now, &self.config);
         own.reload_at = None;
         own.requested_at = cx.now;
         own.text = Vec::new();
-        let url = own.url.clone();
+        let mut url = own.url.clone();
+        let mut patience = Duration::ZERO;
+        if let Some(awaited) = own.awaited {
+            patience = own.patience();
+            let in_parts = own.is_in_parts(&self.config);
+            url.append_query(&own.directives(awaited, in_parts));
+        }
         own.playlists
-            .fetch(cx, &self.config, &mut self.shared, url, None);
+            .fetch(cx, &self.config, &mut self.shared, (url, None), patience);
     }
 
     fn find(&self, channel: ChannelId) -> Option<(usize, Lane)> {
@@ -180,7 +187,9 @@ impl Client {
     ) {
         if lane == Lane::Media {
             cx.recorder.add(m::PAYLOAD_BYTES, bytes.len() as u64);
-            self.tracks[track].content.extend(bytes);
+            let own = &mut self.tracks[track];
+            own.content.extend(bytes);
+            own.body_bytes += bytes.len() as u64;
             if self.first_media.is_none() {
                 self.begin_media(cx, arrived(1));
             }
@@ -210,6 +219,7 @@ impl Client {
     fn handle_end(&mut self, cx: &mut Context<'_>, track: usize, lane: Lane, at: Time) {
         let own = &mut self.tracks[track];
         let (content, is_media) = (own.content, own.is_media());
+        let own_awaits = own.awaited.is_some();
         let connection = own.lane_mut(lane);
         // Has the addresses and the URL of the response.
         let not_media = |why: &str| connection.refusal(Failure::NotMedia, why);
@@ -227,22 +237,32 @@ impl Client {
         match lane {
             Lane::Playlists => {
                 cx.recorder.add(m::PLAYLISTS, 1);
-                cx.recorder
-                    .record(m::PLAYLIST_DELAY, took.as_nanos() as u64);
-                self.take_playlist(cx, track, request.url);
+                let histogram = match own_awaits {
+                    true => m::RELOAD_DELAY,
+                    false => m::PLAYLIST_DELAY,
+                };
+                cx.recorder.record(histogram, took.as_nanos() as u64);
+                self.take_playlist(cx, track, request.url, took);
             }
             Lane::Media => self.take_media(cx, track, took, at),
         }
     }
 
-    fn take_playlist(&mut self, cx: &mut Context<'_>, track: usize, url: Url) {
+    fn take_playlist(&mut self, cx: &mut Context<'_>, track: usize, url: Url, took: Duration) {
         let own = &mut self.tracks[track];
         let text = std::mem::take(&mut own.text);
-        match Playlist::parse(&text) {
+        match Playlist::parse(&text, own.playlist.as_ref()) {
             Ok(Playlist::Media(playlist)) => {
                 own.count_success(Lane::Playlists);
                 own.base = url;
-                self.take_media_playlist(cx, track, playlist);
+                own.must_be_whole = false;
+                self.take_media_playlist(cx, track, playlist, took);
+            }
+            // The whole playlist is requested instead.
+            Err(PlaylistError::SkippedUnknown) if own.may_skip => {
+                own.must_be_whole = true;
+                cx.recorder.add(m::PLAYLISTS_UNUSABLE, 1);
+                self.request_playlist(cx, track);
             }
             Ok(Playlist::Multivariant(playlist)) if track == 0 && !own.is_chosen => {
                 self.choose(cx, &playlist, &url);
@@ -302,15 +322,30 @@ impl Client {
         }
     }
 
-    fn take_media_playlist(&mut self, cx: &mut Context<'_>, track: usize, playlist: MediaPlaylist) {
+    fn take_media_playlist(
+        &mut self,
+        cx: &mut Context<'_>,
+        track: usize,
+        playlist: MediaPlaylist,
+        took: Duration,
+    ) {
         let own = &mut self.tracks[track];
         let is_first = own.playlist.is_none();
         if is_first && track == 0 {
             self.is_live = !playlist.is_ended;
         }
-        let distance = self.config.live_distance.map(|distance| distance.0);
-        let update = own.update(cx.now, playlist, distance);
+        let awaits = own.awaited.is_some();
+        let is_delta = playlist.is_delta;
+        let update = own.update(cx.now, playlist, &self.config);
+        let is_late = awaits
+            && own
+                .cadence(&self.config)
+                .is_some_and(|cadence| took > cadence.mul_f64(1.5));
         for (counter, count) in [
+            (m::PLAYLISTS_DELTA, u64::from(is_delta)),
+            (m::RELOADS, u64::from(awaits)),
+            (m::RELOADS_LATE, u64::from(is_late)),
+            (m::RELOADS_SHORT, u64::from(update.is_short)),
             (m::PLAYLISTS_UNCHANGED, u64::from(update.is_unchanged)),
             (m::PLAYLISTS_STALE, u64::from(update.is_stale)),
             (m::PLAYLISTS_BACKWARDS, u64::from(update.is_backwards)),
@@ -318,7 +353,17 @@ impl Client {
         ] {
             cx.recorder.add(counter, count);
         }
+        if self.is_live && track == 0 && self.playback.has_begun() {
+            let (position, _) = self.playback.position(cx.now);
+            if let Some(distance) = own.distance(position, &self.config) {
+                cx.recorder
+                    .record(m::LIVE_DISTANCE, distance.as_nanos() as u64);
+            }
+        }
         self.count_due(cx, update.missed);
+        if let Some(wasted) = update.wasted {
+            self.waste_hint(cx, track, wasted);
+        }
         if let Some(missed) = update.missed_text {
             let kind = "segments_missed";
             cx.out.push_back(Output::Note(Note { kind, text: missed }));
@@ -337,12 +382,11 @@ impl Client {
             let (position, waits) = self.playback.position(cx.now);
             let room = Room {
                 position,
-                buffer_max: self.config.buffer_max.0,
                 // Media that playback waits for always has room.
                 needed: waits.then_some(self.config.playout_buffer.0),
             };
             let own = &mut self.tracks[track];
-            match own.next(room) {
+            match own.next(room, &self.config) {
                 Next::Nothing => return,
                 Next::Over => {
                     own.is_over = true;
@@ -353,13 +397,19 @@ impl Client {
                     cx.recorder.add(m::SEGMENTS_GAP, 1);
                     self.count_due(cx, 1);
                 }
+                Next::Held(piece) => self.take_piece(cx, track, piece, cx.now),
                 Next::Fetch { uri, range, wanted } => {
                     match self.shared.resolve(&self.config, &own.base, &uri) {
                         Ok(url) => {
                             let (config, shared) = (&self.config, &mut self.shared);
+                            let patience = match &wanted {
+                                Wanted::Hint(_) => own.patience(),
+                                Wanted::Map(_) | Wanted::Piece(_) => Duration::ZERO,
+                            };
                             own.wanted = Some(wanted);
                             own.content = Content::default();
-                            own.media.fetch(cx, config, shared, url, range);
+                            own.body_bytes = 0;
+                            own.media.fetch(cx, config, shared, (url, range), patience);
                         }
                         Err(refusal) => self.refuse(cx, track, Lane::Media, refusal),
                     }
@@ -371,26 +421,55 @@ impl Client {
 
     fn take_media(&mut self, cx: &mut Context<'_>, track: usize, took: Duration, at: Time) {
         let own = &mut self.tracks[track];
-        let Some(Wanted::Segment(segment)) = own.take_wanted() else {
-            return self.advance(cx, track);
-        };
-        own.count_success(Lane::Media);
-        let begins_at = own.end;
-        own.end += segment.duration;
+        let wanted = own.take_wanted();
+        if let Some(Wanted::Piece(piece)) = wanted {
+            own.count_success(Lane::Media);
+            let histogram = match (piece.was_hinted, piece.is_part) {
+                (true, _) => m::HINT_DELAY,
+                (false, true) => m::PART_DELAY,
+                (false, false) => m::SEGMENT_DELAY,
+            };
+            cx.recorder.record(histogram, took.as_nanos() as u64);
+            // The response of a hinted part waits for it.
+            let is_late = took > piece.duration && !piece.was_hinted;
+            cx.recorder.add(m::SEGMENTS_LATE, u64::from(is_late));
+            self.take_piece(cx, track, piece, at);
+        } else if let Some(Wanted::Hint(_)) = wanted {
+            cx.recorder.record(m::HINT_DELAY, took.as_nanos() as u64);
+        }
+        self.advance(cx, track);
+    }
+
+    /// Takes a segment or part that arrived at `at`, and that the playlist lists.
+    fn take_piece(&mut self, cx: &mut Context<'_>, track: usize, piece: WantedPiece, at: Time) {
+        let (begins_at, repeated) = self.tracks[track].take_piece(piece);
         self.segments += 1;
         self.last_segment = Some(at);
         self.count_due(cx, 1);
-        cx.recorder.add(m::SEGMENTS, 1);
-        cx.recorder
-            .add(m::SEGMENTS_LATE, u64::from(took > segment.duration));
-        cx.recorder
-            .add(m::DISCONTINUITIES, u64::from(segment.is_discontinuous));
-        cx.recorder.record(m::SEGMENT_DELAY, took.as_nanos() as u64);
+        for (counter, count) in [
+            (m::SEGMENTS, 1),
+            (m::PARTS, u64::from(piece.is_part)),
+            (m::HINTS_USED, u64::from(piece.was_hinted)),
+            (m::DISCONTINUITIES, u64::from(piece.is_discontinuous)),
+            (m::BYTES_WASTED, repeated),
+        ] {
+            cx.recorder.add(counter, count);
+        }
         self.extend(cx, at);
-        if let (0, true, Some(date)) = (track, self.is_live, segment.date) {
+        if let (0, true, Some(date)) = (track, self.is_live, piece.date) {
             self.measure_latency(cx, begins_at, date);
         }
-        self.advance(cx, track);
+    }
+
+    /// Counts a hinted part that is of no use, and gives up its request.
+    fn waste_hint(&mut self, cx: &mut Context<'_>, track: usize, bytes: u64) {
+        cx.recorder.add(m::HINTS_WASTED, 1);
+        cx.recorder.add(m::BYTES_WASTED, bytes);
+        let own = &mut self.tracks[track];
+        if matches!(own.wanted, Some(Wanted::Hint(_))) {
+            own.media.give_up(cx);
+            own.wanted = None;
+        }
     }
 
     /// Passes what has arrived on all tracks to the model of playback.
@@ -437,6 +516,14 @@ impl Client {
     fn refuse(&mut self, cx: &mut Context<'_>, track: usize, lane: Lane, refusal: Refusal) {
         let own = &mut self.tracks[track];
         own.lane_mut(lane).give_up(cx);
+        if let (Lane::Media, Some(Wanted::Hint(_))) = (lane, &own.wanted) {
+            // The part is requested once the playlist lists it.
+            let (kind, text) = ("hint_failed", refusal.detail);
+            cx.out.push_back(Output::Note(Note { kind, text }));
+            let bytes = own.body_bytes;
+            own.skip();
+            return self.waste_hint(cx, track, bytes);
+        }
         let failures = own.count_failure(lane);
         let is_hopeless = failures >= FAILURES_MAX || !self.playback.has_begun();
         if is_hopeless {
@@ -551,9 +638,8 @@ impl Session for Client {
         if self.phase != Phase::Active {
             return None;
         }
-        let buffer_max = self.config.buffer_max.0;
         let tracks = self.tracks.iter().flat_map(|track| {
-            let room_at = track.room_at(buffer_max);
+            let room_at = track.room_at(&self.config);
             [
                 track.playlists.deadline(&self.config),
                 track.media.deadline(&self.config),

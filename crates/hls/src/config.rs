@@ -25,14 +25,32 @@ pub enum VariantChoice {
     First,
 }
 
+/// Use that players make of low-latency HLS, if the server offers it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LowLatency {
+    /// They request the part that a hint names before the playlist lists it, as Apple's player does.
+    #[default]
+    Hints,
+    /// They request parts that the playlist lists, as hls.js does.
+    Parts,
+    /// They play whole segments, and no request waits for a playlist to change.
+    None,
+}
+
 /// Keys of a population of HLS players.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientConfig {
     /// Variant of a multivariant playlist: `highest` (default), `lowest` or `first`.
     pub variant: VariantChoice,
+    /// Use of low-latency HLS, if the server offers it: `hints` (default: parts of segments, also
+    /// before the playlist lists them), `parts` (only those that it lists), or `none` (whole
+    /// segments, and no request waits for a change of the playlist).
+    pub low_latency: LowLatency,
     /// Distance from the end of a live playlist at which players begin. Default: `HOLD-BACK` of the
-    /// playlist, otherwise three target durations.
+    /// playlist, or `PART-HOLD-BACK` if they play parts; otherwise three target durations, or three
+    /// of a part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_distance: Option<TimeSpan>,
     /// Media that must be buffered before playback begins, and before it goes on after a stall.
@@ -75,6 +93,7 @@ impl Default for ClientConfig {
         let seconds = |seconds| TimeSpan(Duration::from_secs(seconds));
         ClientConfig {
             variant: VariantChoice::default(),
+            low_latency: LowLatency::default(),
             live_distance: None,
             playout_buffer: seconds(0),
             buffer_max: seconds(30),

@@ -2,7 +2,9 @@
 //! server has closed it.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
+use measure::units::TimeSpan;
 use measure::{Recorder, Time};
 
 use super::config::ClientConfig;
@@ -66,7 +68,9 @@ pub(super) struct Request {
     /// Time when the current request was sent, or its connection was begun.
     sent_at: Time,
     /// Time when the head of the response arrived.
-    head_at: Option<Time>,
+    pub(super) head_at: Option<Time>,
+    /// Time for which the server may wait with the response, if it is longer than `request_timeout`.
+    patience: Duration,
     visited: Vec<Url>,
 }
 
@@ -87,14 +91,15 @@ impl Connection {
         self.channel == Some(channel)
     }
 
-    /// Requests a resource. The connection must not be busy.
+    /// Requests a resource, with whose response the server may wait for the time of `patience`. The
+    /// connection must not be busy.
     pub(super) fn fetch(
         &mut self,
         cx: &mut Context<'_>,
         config: &ClientConfig,
         shared: &mut Shared,
-        url: Url,
-        range: Option<ByteRange>,
+        (url, range): (Url, Option<ByteRange>),
+        patience: Duration,
     ) {
         self.request = Some(Box::new(Request {
             url,
@@ -102,6 +107,7 @@ impl Connection {
             since: cx.now,
             sent_at: cx.now,
             head_at: None,
+            patience,
             visited: Vec::new(),
         }));
         self.send_or_open(cx, config, shared);
@@ -368,7 +374,9 @@ impl Connection {
     pub(super) fn deadline(&self, config: &ClientConfig) -> Option<Time> {
         let request = self.request.as_ref()?;
         match self.state {
-            State::Requested => Some(request.sent_at + config.request_timeout.0),
+            State::Requested => {
+                Some(request.sent_at + config.request_timeout.0.max(request.patience))
+            }
             State::Body => Some(request.head_at? + config.body_timeout.0),
             State::Closed | State::Opening | State::Idle => None,
         }
@@ -382,7 +390,9 @@ impl Connection {
                 self.refusal(Failure::TimeoutBody, &text)
             }
             _ => {
-                let text = format!("no answer within {}", config.request_timeout);
+                let patience = self.request.as_ref().map(|request| request.patience);
+                let limit = config.request_timeout.0.max(patience.unwrap_or_default());
+                let text = format!("no answer within {}", TimeSpan(limit));
                 self.refusal(Failure::TimeoutResponse, &text)
             }
         }

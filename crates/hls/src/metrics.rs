@@ -32,10 +32,36 @@ measure::metrics! {
         /// Media playlists that ended before the one received before, as after a restart of the
         /// server, or from a cache.
         PLAYLISTS_BACKWARDS = "playlists_backwards", Count, "RFC 8216, 6.2.2";
-        /// Segments that a player needed, received or not.
+        /// Media playlists in which the server left out segments that the player had from the one
+        /// before.
+        PLAYLISTS_DELTA = "playlists_delta", Count, "draft-pantos-hls-rfc8216bis, 6.2.5.1";
+        /// Media playlists that left out segments which the player did not have. It requests the
+        /// whole playlist instead.
+        PLAYLISTS_UNUSABLE = "playlists_unusable", Count, "draft-pantos-hls-rfc8216bis, 6.3.7";
+        /// Requests for a media playlist that waited for a certain segment or part, and were
+        /// answered.
+        RELOADS = "reloads", Count, "draft-pantos-hls-rfc8216bis, 6.2.5.2";
+        /// Those answered after more than 1.5 times the target duration, of parts or, if the player
+        /// plays none, of segments.
+        RELOADS_LATE = "reloads_late", Count, "draft-pantos-hls-rfc8216bis, 6.2.5.2";
+        /// Those answered before the segment or part was in the playlist. The player waits before
+        /// it requests again.
+        RELOADS_SHORT = "reloads_short", Count, "draft-pantos-hls-rfc8216bis, 6.2.5.2";
+        /// Segments that a player needed, received or not. If it plays parts of segments, each part
+        /// counts as one here and in the other counters of segments.
         SEGMENTS_DUE = "segments_due", Count, "";
         /// Segments received to their end.
         SEGMENTS = "segments", Count, "RFC 8216, 3";
+        /// Those that were parts of segments.
+        PARTS = "parts", Count, "draft-pantos-hls-rfc8216bis, 4.4.4.9";
+        /// Parts that were requested when the playlist hinted at them, and listed by it later.
+        HINTS_USED = "hints_used", Count, "draft-pantos-hls-rfc8216bis, 4.4.5.3";
+        /// Parts that were requested when the playlist hinted at them, but that the server refused
+        /// or did not list in this place.
+        HINTS_WASTED = "hints_wasted", Count, "draft-pantos-hls-rfc8216bis, 4.4.5.3";
+        /// Bytes of hinted parts that were of no use, and of parts that were received again with
+        /// the whole segment.
+        BYTES_WASTED = "bytes_wasted", Bytes, "";
         /// Segments that took longer to receive than they play.
         SEGMENTS_LATE = "segments_late", Count, "";
         /// Segments that the server refused, or whose response ended early or not in time. The
@@ -58,15 +84,29 @@ measure::metrics! {
     distributions {
         /// Time from sending each request to the end of the response head.
         RESPONSE_DELAY = "response_delay", Seconds, "";
-        /// Time from the request of each playlist to its last byte.
+        /// Time from the request of each playlist to its last byte, except for those that waited
+        /// (`reload_delay`).
         PLAYLIST_DELAY = "playlist_delay", Seconds, "";
-        /// Time from the request of each segment to its last byte.
+        /// Time from each request for a playlist that waited for a segment or part to the last
+        /// byte of the playlist.
+        RELOAD_DELAY = "reload_delay", Seconds, "draft-pantos-hls-rfc8216bis, 6.2.5.2";
+        /// Time from the request of each whole segment to its last byte.
         SEGMENT_DELAY = "segment_delay", Seconds, "";
+        /// Time from the request of each part of a segment, which the playlist listed, to its last
+        /// byte.
+        PART_DELAY = "part_delay", Seconds, "draft-pantos-hls-rfc8216bis, 4.4.4.9";
+        /// Time from the request of each hinted part to its last byte, with the time until the
+        /// server had it.
+        HINT_DELAY = "hint_delay", Seconds, "draft-pantos-hls-rfc8216bis, 4.4.5.3";
         /// Time from when a client's first request was due to the beginning of its playback: its
         /// first segment is complete, and `playout_buffer` is filled.
         PLAYBACK_DELAY = "playback_delay", Seconds, "ITU-T P.1203";
         /// Duration of each stall.
         STALL_TIME = "stall_time", Seconds, "ITU-T P.1203";
+        /// Distance from the position that is shown to the end of a live playlist, at each playlist
+        /// received during playback. A player that keeps up has the distance at which it began, and
+        /// what the server adds at once.
+        LIVE_DISTANCE = "live_distance", Seconds, "draft-pantos-hls-rfc8216bis, 4.4.3.8";
         /// Time from the date of a segment (`EXT-X-PROGRAM-DATE-TIME`) to the moment at which the
         /// player shows its beginning, for each segment of live media that arrives during playback.
         /// The clock of the server must be right.
@@ -110,6 +150,7 @@ const ROWS: &[SummaryRow] = &[
         &[RowCondition::Above("segments_due")],
         &[
             Part::Text("{segments} of {segments_due}"),
+            Part::If("parts", ", {parts} of them parts"),
             Part::If("lost", "; "),
             Part::List(&[
                 ("segments_failed", "{} failed"),
@@ -147,6 +188,37 @@ const LATER: &[SummaryRow] = &[
         &[RowCondition::HasData("segment_delay")],
         "segment_delay",
         "p50",
+    ),
+    SummaryRow::distribution(&[RowCondition::HasData("part_delay")], "part_delay", "p50"),
+    SummaryRow::distribution(&[RowCondition::HasData("hint_delay")], "hint_delay", "p50"),
+    SummaryRow::distribution(
+        &[RowCondition::HasData("reload_delay")],
+        "reload_delay",
+        "p50",
+    ),
+    SummaryRow::text(
+        "reloads",
+        &[RowCondition::Above("reloads")],
+        &[
+            Part::Text("{reloads}; "),
+            Part::ListOr(
+                &[
+                    ("reloads_late", "{} late"),
+                    ("reloads_short", "{} too early"),
+                ],
+                "all in time",
+            ),
+            Part::If("playlists_delta", "; {playlists_delta} left out segments"),
+        ],
+    ),
+    SummaryRow::text(
+        "hints_used",
+        &[RowCondition::Above("hints_used")],
+        &[
+            Part::Text("{hints_used}"),
+            Part::If("hints_wasted", "; "),
+            Part::List(&[("hints_wasted", "{} wasted")]),
+        ],
     ),
     SummaryRow::text(
         "playlists",

@@ -1,7 +1,7 @@
 //! Playlists (RFC 8216, draft-pantos-hls-rfc8216bis), as far as a player needs them.
 //!
 //! Unknown tags, comments and tags that cannot be parsed are skipped, as players do. What is kept
-//! is bounded: [`SEGMENTS_MAX`], [`VARIANTS_MAX`].
+//! is bounded: [`SEGMENTS_MAX`], [`PARTS_MAX`], [`VARIANTS_MAX`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,10 @@ mod parse;
 
 /// Maximum number of segments of a playlist: 27 hours with segments of 2 s.
 pub const SEGMENTS_MAX: usize = 50_000;
+
+/// Maximum number of parts of segments of a playlist. Servers list those of the last three target
+/// durations.
+pub const PARTS_MAX: usize = 5_000;
 
 /// Maximum number of variants, and of renditions.
 pub const VARIANTS_MAX: usize = 256;
@@ -67,13 +71,73 @@ pub struct MediaPlaylist {
     pub media_sequence: u64,
     /// True if no segment will be added (RFC 8216, 4.3.3.4).
     pub is_ended: bool,
-    /// Distance from the end at which the server wants players to begin (rfc8216bis, 4.4.3.8).
-    pub hold_back: Option<Duration>,
+    /// What the server supports, and asks for.
+    pub control: ServerControl,
+    /// Maximum duration of a part (rfc8216bis, 4.4.3.7).
+    pub part_target: Option<Duration>,
     /// In the order of playback.
     pub segments: Vec<Segment>,
+    /// Parts of segments, in the order of playback. Those of the segment that is not complete yet
+    /// come last.
+    pub parts: Vec<Part>,
+    /// Resource that will be the next part (rfc8216bis, 4.4.5.3).
+    pub hint: Option<Hint>,
+    /// True if the server left out segments that were in the playlist before (rfc8216bis, 4.4.5.2).
+    pub is_delta: bool,
 }
 
-/// A media segment.
+/// What a server supports, and asks for (rfc8216bis, 4.4.3.8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerControl {
+    /// Distance from the end at which players begin.
+    pub hold_back: Option<Duration>,
+    /// The same for players that play parts.
+    pub part_hold_back: Option<Duration>,
+    /// True if a request can wait for a segment or part to come.
+    pub can_block_reload: bool,
+    /// Distance from the end beyond which an update may leave out segments.
+    pub can_skip_until: Option<Duration>,
+}
+
+/// A place in a playlist: a segment by its number, and the parts of it that lie before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Number of the segment.
+    pub sequence: u64,
+    /// Number of parts of the segment that lie before.
+    pub part: u32,
+}
+
+/// What follows a place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Piece<'a> {
+    /// A whole segment.
+    Segment(&'a Segment),
+    /// A part of one.
+    Part(&'a Part),
+}
+
+/// A partial segment (rfc8216bis, 4.4.4.9).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// Its place: the part is number `part` of segment `sequence`.
+    pub place: Place,
+    /// True if it begins with a picture that can be decoded on its own.
+    pub is_independent: bool,
+    /// Its resource and duration.
+    pub media: Segment,
+}
+
+/// A part that will be available soon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hint {
+    /// URI of the resource that will hold it.
+    pub uri: Box<str>,
+    /// Part of the resource; `None`: all of it.
+    pub range: Option<ByteRange>,
+}
+
+/// A media segment, or a part of one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Segment {
     /// Stated duration.
@@ -127,12 +191,18 @@ pub enum PlaylistError {
     /// More than [`SEGMENTS_MAX`] segments.
     #[error("it has more than {SEGMENTS_MAX} segments")]
     TooManySegments,
+    /// More than [`PARTS_MAX`] parts.
+    #[error("it has more than {PARTS_MAX} parts of segments")]
+    TooManyParts,
     /// More than [`VARIANTS_MAX`] variants or renditions.
     #[error("it has more than {VARIANTS_MAX} variants or renditions")]
     TooManyVariants,
     /// The number of a segment exceeds 64 bits.
     #[error("the number of its last segment is greater than 2^64 - 1")]
     SequenceTooLarge,
+    /// Segments are left out that the player does not have from an earlier playlist.
+    #[error("it leaves out segments that no earlier playlist had")]
+    SkippedUnknown,
     /// A segment has a negative duration, or one of more than a day.
     #[error("the duration of a segment is not possible")]
     SegmentDuration,
@@ -150,24 +220,140 @@ impl MediaPlaylist {
         self.segments.get(usize::try_from(index).ok()?)
     }
 
-    /// Number of the segment at which playback begins (RFC 8216, 6.3.3): the first one of recorded
-    /// media, otherwise the last one that is `distance` or more from the end. Default: what the
-    /// server asks for, or three target durations.
-    pub fn start(&self, distance: Option<Duration>) -> u64 {
-        if self.is_ended {
-            return self.media_sequence;
+    /// Place of what will be added next: the next segment, or the next part of it.
+    pub fn end(&self) -> Place {
+        let sequence = self.end_sequence();
+        Place {
+            sequence,
+            part: self.parts_of(sequence).len() as u32,
         }
-        let usual = self.hold_back.unwrap_or(3 * self.target_duration);
-        let wanted = distance.unwrap_or(usual);
-        let (mut sequence, mut from_end) = (self.end_sequence(), Duration::ZERO);
-        for segment in self.segments.iter().rev() {
-            sequence -= 1;
+    }
+
+    /// Returns the parts of the segment of this number; none if the playlist does not list them.
+    pub fn parts_of(&self, sequence: u64) -> &[Part] {
+        let begin = |sequence| {
+            self.parts
+                .partition_point(|part| part.place.sequence < sequence)
+        };
+        let end = sequence.checked_add(1).map_or(self.parts.len(), begin);
+        &self.parts[begin(sequence)..end]
+    }
+
+    /// True if a player can play parts: the server lists them, and a request waits for the next one.
+    pub fn is_low_latency(&self) -> bool {
+        self.part_target.is_some() && self.control.can_block_reload
+    }
+
+    /// Returns the piece at `place` or, if all parts of a segment lie before, at the beginning of
+    /// the next one. `None` if it does not exist yet. If the parts of a segment of which some lie
+    /// before are not listed any more, the piece is the whole segment.
+    pub fn piece(&self, mut place: Place, in_parts: bool) -> Option<(Place, Piece<'_>)> {
+        loop {
+            let parts = match in_parts {
+                true => self.parts_of(place.sequence),
+                false => &[],
+            };
+            if let Some(part) = parts.get(place.part as usize) {
+                return Some((place, Piece::Part(part)));
+            }
+            let segment = self.segment(place.sequence)?;
+            if place.part == 0 || parts.is_empty() {
+                return Some((place, Piece::Segment(segment)));
+            }
+            place = place.next_segment();
+        }
+    }
+
+    /// Duration of what follows `place`.
+    pub fn duration_from(&self, place: Place, in_parts: bool) -> Duration {
+        let mut duration = Duration::ZERO;
+        let mut next = self.piece(place, in_parts);
+        while let Some((at, piece)) = next {
+            duration += piece.media().duration;
+            next = self.piece(piece.end(at), in_parts);
+        }
+        duration
+    }
+
+    /// Place at which playback begins (RFC 8216, 6.3.3): the first one of recorded media, otherwise
+    /// the last one that is `distance` or more from the end. Default: what the server asks for, or
+    /// three target durations. A part at which playback begins is independent.
+    pub fn start(&self, distance: Option<Duration>, in_parts: bool) -> Place {
+        let begin = Place {
+            sequence: self.media_sequence,
+            part: 0,
+        };
+        if self.is_ended {
+            return begin;
+        }
+        let wanted = distance.unwrap_or(self.hold_back(in_parts));
+        let (mut start, mut from_end) = (self.end(), Duration::ZERO);
+        if !in_parts {
+            start.part = 0;
+        }
+        for sequence in (self.media_sequence..=self.end_sequence()).rev() {
+            let parts = match in_parts {
+                true => self.parts_of(sequence),
+                false => &[],
+            };
+            for part in parts.iter().rev() {
+                from_end += part.media.duration;
+                if part.is_independent || part.place.part == 0 {
+                    start = part.place;
+                    if from_end >= wanted {
+                        return start;
+                    }
+                }
+            }
+            let Some(segment) = self.segment(sequence).filter(|_| parts.is_empty()) else {
+                continue;
+            };
             from_end += segment.duration;
+            start = Place { sequence, part: 0 };
             if from_end >= wanted {
-                break;
+                return start;
             }
         }
-        sequence
+        start
+    }
+
+    /// Distance from the end at which the server wants players to begin (rfc8216bis, 4.4.3.8).
+    pub fn hold_back(&self, in_parts: bool) -> Duration {
+        match self.part_target.filter(|_| in_parts) {
+            Some(part_target) => self.control.part_hold_back.unwrap_or(3 * part_target),
+            None => self.control.hold_back.unwrap_or(3 * self.target_duration),
+        }
+    }
+}
+
+impl Place {
+    /// Place after the segment.
+    pub fn next_segment(self) -> Place {
+        Place {
+            sequence: self.sequence.saturating_add(1),
+            part: 0,
+        }
+    }
+}
+
+impl<'a> Piece<'a> {
+    /// Its resource and duration.
+    pub fn media(self) -> &'a Segment {
+        match self {
+            Piece::Segment(segment) => segment,
+            Piece::Part(part) => &part.media,
+        }
+    }
+
+    /// Place after it, if it begins at `place`.
+    pub fn end(self, place: Place) -> Place {
+        match self {
+            Piece::Segment(_) => place.next_segment(),
+            Piece::Part(_) => Place {
+                part: place.part + 1,
+                ..place
+            },
+        }
     }
 }
 

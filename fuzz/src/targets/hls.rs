@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hls::client::Client;
 use hls::config::ClientConfig;
-use hls::playlist::{Playlist, SEGMENTS_MAX, VARIANTS_MAX};
+use hls::playlist::{PARTS_MAX, Playlist, SEGMENTS_MAX, VARIANTS_MAX};
 use kit::http1::Url;
 use measure::{Recorder, Time};
 use protocols::HLS_PROTOCOL;
@@ -18,15 +18,23 @@ use crate::input::Input;
 
 /// Reads a playlist. What is read is bounded, and playback begins within it.
 pub(super) fn playlist(bytes: &[u8]) {
-    match Playlist::parse(bytes) {
+    match Playlist::parse(bytes, None) {
         Err(_) => {}
         Ok(Playlist::Multivariant(found)) => {
             assert!(found.variants.len() <= VARIANTS_MAX && found.audio.len() <= VARIANTS_MAX);
         }
         Ok(Playlist::Media(found)) => {
             assert!(found.segments.len() <= SEGMENTS_MAX);
-            let start = found.start(None);
-            assert!(found.media_sequence <= start && start <= found.end_sequence());
+            assert!(found.parts.len() <= PARTS_MAX);
+            for in_parts in [false, true] {
+                let start = found.start(None, in_parts);
+                assert!(found.media_sequence <= start.sequence && start <= found.end());
+                let _ = found.duration_from(start, in_parts);
+            }
+            // An update of it is bounded too.
+            if let Ok(Playlist::Media(next)) = Playlist::parse(bytes, Some(&found)) {
+                assert!(next.segments.len() <= SEGMENTS_MAX);
+            }
             assert!(!found.target_duration.is_zero());
         }
     }

@@ -7,10 +7,12 @@ use measure::{CounterId, HistogramId, Recorder};
 
 use super::*;
 use crate::PROTOCOL;
+use crate::config::LowLatency;
 use session::{AckDelay, ChannelError, Flows, Judgement, Outcome, Sinks};
 
 mod hostile;
 mod live;
+mod low_latency;
 mod odd;
 mod vod;
 

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use measure::Time;
 
+use crate::config::{ClientConfig, LowLatency};
 use crate::connection::Connection;
 use crate::content::Content;
-use crate::playlist::{ByteRange, Map, MediaPlaylist, SEGMENTS_MAX};
+use crate::playlist::{ByteRange, Hint, Map, MediaPlaylist, Piece, Place, Segment};
 use kit::http1::Url;
 use session::ChannelId;
+
+mod reload;
 
 /// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +21,8 @@ pub(super) enum Lane {
     Media,
 }
 
-/// Number of segments above which a playlist that goes on cannot have lost them: the server has
-/// begun to count again, at a higher number.
-const MISSED_MAX: u64 = SEGMENTS_MAX as u64;
+/// Maximum difference between the duration of a segment and the sum of those of its parts.
+const ROUNDING: Duration = Duration::from_millis(20);
 
 /// Media of one playlist.
 #[derive(Debug)]
@@ -40,12 +42,26 @@ pub(super) struct Track {
     /// Time when a playlist arrived that was not the same as the one before.
     changed_at: Time,
     pub(super) reload_at: Option<Time>,
-    /// Number of the next segment.
-    sequence: u64,
+    /// Place of the next piece of media.
+    next: Place,
+    /// Duration and bytes of the parts before it that belong to the same segment.
+    parts_before: (Duration, u64),
+    /// What the request for the playlist waits for.
+    pub(super) awaited: Option<Place>,
+    /// True if the request for the playlist allows the server to leave out segments.
+    pub(super) may_skip: bool,
+    /// True if the last answer left out segments that were not known.
+    pub(super) must_be_whole: bool,
+    /// The hinted part that was received before the playlist listed it.
+    held: Option<Hinted>,
+    /// The hint that was refused last.
+    refused: Option<Hint>,
     /// The current request on the connection for media.
     pub(super) wanted: Option<Wanted>,
     /// Beginning of the body on the connection for media.
     pub(super) content: Content,
+    /// Length of the body so far.
+    pub(super) body_bytes: u64,
     /// The initialization section that was received last.
     map: Option<Arc<Map>>,
     /// End of the received media, from the first segment.
@@ -60,19 +76,33 @@ pub(super) struct Track {
 #[derive(Debug)]
 pub(super) enum Wanted {
     Map(Arc<Map>),
-    Segment(WantedSegment),
+    Piece(WantedPiece),
+    /// A part that the playlist does not list yet.
+    Hint(Hint),
 }
 
-/// Properties of the segment that is being requested.
+/// Properties of the segment or part that is being requested.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WantedSegment {
-    sequence: u64,
+pub(super) struct WantedPiece {
+    place: Place,
+    after: Place,
     pub(super) duration: Duration,
     pub(super) date: Option<Duration>,
     pub(super) is_discontinuous: bool,
     is_encrypted: bool,
+    /// True if it is a part of a segment.
+    pub(super) is_part: bool,
+    /// True if it was requested before the playlist listed it.
+    pub(super) was_hinted: bool,
     /// True if the server has begun to count again since the request.
     is_of_old_count: bool,
+}
+
+/// A hinted part that was received.
+#[derive(Debug)]
+struct Hinted {
+    hint: Hint,
+    bytes: u64,
 }
 
 /// Room for further media.
@@ -80,7 +110,6 @@ pub(super) struct WantedSegment {
 pub(super) struct Room {
     /// Position that is shown.
     pub(super) position: Duration,
-    pub(super) buffer_max: Duration,
     /// Media after the position that playback waits for; `None` if it does not wait.
     pub(super) needed: Option<Duration>,
 }
@@ -94,24 +123,14 @@ pub(super) enum Next {
     Over,
     /// The next segment was missing, and has been skipped.
     Gap,
+    /// The next part was received when it was hinted.
+    Held(WantedPiece),
     /// Request this.
     Fetch {
         uri: String,
         range: Option<ByteRange>,
         wanted: Wanted,
     },
-}
-
-/// How a playlist differs from the one before.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Update {
-    pub(super) is_unchanged: bool,
-    pub(super) is_stale: bool,
-    pub(super) is_backwards: bool,
-    /// Number of segments that were not requested in time.
-    pub(super) missed: u64,
-    /// Words for a note.
-    pub(super) missed_text: Option<String>,
 }
 
 impl Track {
@@ -127,9 +146,16 @@ impl Track {
             requested_at: Time::ZERO,
             changed_at: Time::ZERO,
             reload_at: None,
-            sequence: 0,
+            next: Place::default(),
+            parts_before: (Duration::ZERO, 0),
+            awaited: None,
+            may_skip: false,
+            must_be_whole: false,
+            held: None,
+            refused: None,
             wanted: None,
             content: Content::default(),
+            body_bytes: 0,
             map: None,
             end: Duration::ZERO,
             failures: [0; 2],
@@ -168,136 +194,110 @@ impl Track {
         lanes.find(|lane| self.lane(*lane).is(channel))
     }
 
-    /// Takes a playlist, and plans when to request it again (RFC 8216, 6.3.4). `distance` is that
-    /// from the end of a live playlist at which playback begins.
-    pub(super) fn update(
-        &mut self,
-        now: Time,
-        playlist: MediaPlaylist,
-        distance: Option<Duration>,
-    ) -> Update {
-        let mut update = Update::default();
-        match &self.playlist {
-            None => {
-                self.sequence = playlist.start(distance);
-                self.changed_at = now;
-            }
-            Some(before) => {
-                let place = |playlist: &MediaPlaylist| {
-                    (
-                        playlist.media_sequence,
-                        playlist.end_sequence(),
-                        playlist.is_ended,
-                    )
-                };
-                update.is_unchanged = place(before) == place(&playlist);
-                update.is_backwards = playlist.end_sequence() < before.end_sequence();
-                match update.is_unchanged {
-                    false => self.changed_at = now,
-                    true => {
-                        let same_for = now.since(self.changed_at);
-                        update.is_stale =
-                            !playlist.is_ended && same_for > playlist.target_duration.mul_f64(1.5);
-                    }
-                }
-                // An older playlist, as from a cache, has segments in common with the one before.
-                let is_restart = playlist.end_sequence() <= before.media_sequence
-                    && update.is_backwards
-                    || playlist.media_sequence.saturating_sub(self.sequence) > MISSED_MAX;
-                if is_restart {
-                    self.sequence = playlist.start(distance);
-                    if let Some(Wanted::Segment(wanted)) = &mut self.wanted {
-                        wanted.is_of_old_count = true;
-                    }
-                }
-                // The segment that is being requested is not missed yet.
-                let next = match &self.wanted {
-                    Some(Wanted::Segment(wanted)) if !wanted.is_of_old_count => {
-                        self.sequence.max(wanted.sequence.saturating_add(1))
-                    }
-                    _ => self.sequence,
-                };
-                update.missed = playlist.media_sequence.saturating_sub(next);
-            }
+    /// Returns the next piece of media that the playlist lists.
+    fn piece(&self, in_parts: bool) -> Option<(Place, Piece<'_>)> {
+        let playlist = self.playlist.as_ref()?;
+        let (place, piece) = playlist.piece(self.next, in_parts)?;
+        // All parts had arrived before the playlist ceased to list them.
+        let missing = piece.media().duration.saturating_sub(self.parts_before.0);
+        let is_complete = place.part > 0 && missing <= ROUNDING;
+        match piece {
+            Piece::Segment(_) if is_complete => playlist.piece(place.next_segment(), in_parts),
+            _ => Some((place, piece)),
         }
-        if update.missed > 0 {
-            update.missed_text = Some(format!(
-                "{} segments had left the playlist before they were requested, from number {} on: \
-                 {}",
-                update.missed,
-                playlist.media_sequence - update.missed,
-                self.url
-            ));
-            self.sequence = playlist.media_sequence;
-        }
-        let wait = match update.is_unchanged {
-            true => playlist.target_duration / 2,
-            false => playlist.target_duration,
-        };
-        self.reload_at = (!playlist.is_ended).then_some(self.requested_at + wait);
-        self.playlist = Some(playlist);
-        update
     }
 
-    /// Time after which a playlist that could not be had is requested again.
-    pub(super) fn retry_after(&self) -> Duration {
-        let target = self.playlist.as_ref().map(|own| own.target_duration / 2);
-        target.unwrap_or(Duration::from_secs(1))
+    fn go_to(&mut self, place: Place) {
+        if place.sequence != self.next.sequence {
+            self.parts_before = (Duration::ZERO, 0);
+        }
+        self.next = place;
     }
 
-    /// Returns how far playback must have come for the next segment to find room in the buffer;
+    /// Returns how far playback must have come for the next piece to find room in the buffer;
     /// `None` if there is none yet, or if another is being requested.
-    pub(super) fn room_at(&self, buffer_max: Duration) -> Option<Duration> {
-        let segment = self.playlist.as_ref()?.segment(self.sequence)?;
-        let end = self.end.saturating_add(segment.duration);
+    pub(super) fn room_at(&self, config: &ClientConfig) -> Option<Duration> {
+        if self.media.is_busy() {
+            return None;
+        }
+        let in_parts = self.is_in_parts(config);
+        let (_, piece) = self.piece(in_parts)?;
+        let duration = piece.media().duration;
+        let end = self.end.saturating_add(duration);
         // A segment is requested while the one before it plays, however long they are.
-        let buffer_max = buffer_max.max(segment.duration.saturating_mul(2));
-        (!self.media.is_busy()).then(|| end.saturating_sub(buffer_max))
+        let buffer_max = config.buffer_max.0.max(duration.saturating_mul(2));
+        Some(end.saturating_sub(buffer_max))
     }
 
     /// Returns what to do with this room.
-    pub(super) fn next(&mut self, room: Room) -> Next {
-        let room_at = self.room_at(room.buffer_max);
+    pub(super) fn next(&mut self, room: Room, config: &ClientConfig) -> Next {
+        let room_at = self.room_at(config);
         let needed_until = room.needed.map(|needed| room.position + needed);
         let is_needed = needed_until.is_some_and(|until| self.end <= until);
         let has_room = room_at.is_some_and(|room_at| room_at <= room.position);
+        let in_parts = self.is_in_parts(config);
         let Some(playlist) = &self.playlist else {
             return Next::Nothing;
         };
         if self.media.is_busy() || self.is_over {
             return Next::Nothing;
         }
-        let Some(segment) = playlist.segment(self.sequence) else {
+        let Some((place, piece)) = self.piece(in_parts) else {
             return match playlist.is_ended {
                 true => Next::Over,
+                false if in_parts => self.next_hint(config),
                 false => Next::Nothing,
             };
         };
-        if segment.is_gap {
-            self.sequence += 1;
+        let wanted = WantedPiece::new(place, piece, self.held.is_some());
+        if piece.media().is_gap {
+            self.held = None;
+            self.go_to(wanted.after);
             return Next::Gap;
         }
-        if !is_needed && !has_room {
-            return Next::Nothing;
+        if let Some(held) = self.held.take() {
+            self.body_bytes = held.bytes;
+            return Next::Held(wanted);
         }
-        match &segment.map {
+        match is_needed || has_room {
+            true => self.fetch(wanted, in_parts),
+            false => Next::Nothing,
+        }
+    }
+
+    /// Returns the request for the next piece, or for the initialization section before it.
+    fn fetch(&self, wanted: WantedPiece, in_parts: bool) -> Next {
+        let Some((_, piece)) = self.piece(in_parts) else {
+            return Next::Nothing;
+        };
+        let media = piece.media();
+        match &media.map {
             Some(map) if self.map.as_ref() != Some(map) => Next::Fetch {
                 uri: map.uri.clone(),
                 range: map.range,
                 wanted: Wanted::Map(map.clone()),
             },
             _ => Next::Fetch {
-                uri: segment.uri.to_string(),
-                range: segment.range,
-                wanted: Wanted::Segment(WantedSegment {
-                    sequence: self.sequence,
-                    duration: segment.duration,
-                    date: segment.date,
-                    is_discontinuous: segment.is_discontinuous,
-                    is_encrypted: segment.is_encrypted,
-                    is_of_old_count: false,
-                }),
+                uri: media.uri.to_string(),
+                range: media.range,
+                wanted: Wanted::Piece(wanted),
             },
+        }
+    }
+
+    /// Returns the request for the part that the server will have next.
+    fn next_hint(&self, config: &ClientConfig) -> Next {
+        let hint = self.playlist.as_ref().and_then(|own| own.hint.as_ref());
+        let is_refused = |hint: &&Hint| self.refused.as_ref() == Some(*hint);
+        // Without a first part the initialization section may be missing.
+        let begins = self.end.is_zero() || self.held.is_some();
+        match hint.filter(|hint| !is_refused(hint) && !begins) {
+            Some(hint) if config.low_latency == LowLatency::Hints => Next::Fetch {
+                uri: hint.uri.to_string(),
+                range: hint.range,
+                wanted: Wanted::Hint(hint.clone()),
+            },
+            _ => Next::Nothing,
         }
     }
 
@@ -305,7 +305,7 @@ impl Track {
     /// known.
     pub(super) fn is_media(&self) -> bool {
         match &self.wanted {
-            Some(Wanted::Segment(segment)) if segment.is_encrypted => !self.content.is_empty(),
+            Some(Wanted::Piece(piece)) if piece.is_encrypted => !self.content.is_empty(),
             _ => self.content.is_media(),
         }
     }
@@ -314,25 +314,80 @@ impl Track {
     pub(super) fn take_wanted(&mut self) -> Option<Wanted> {
         let wanted = self.wanted.take();
         match &wanted {
-            Some(Wanted::Segment(segment)) => self.pass(*segment),
             Some(Wanted::Map(map)) => self.map = Some(map.clone()),
-            None => {}
+            Some(Wanted::Hint(hint)) => {
+                self.held = Some(Hinted {
+                    hint: hint.clone(),
+                    bytes: self.body_bytes,
+                });
+            }
+            Some(Wanted::Piece(_)) | None => {}
         }
         wanted
     }
 
-    fn pass(&mut self, segment: WantedSegment) {
-        if !segment.is_of_old_count {
-            self.sequence = self.sequence.max(segment.sequence.saturating_add(1));
+    /// Takes a piece that has arrived. Returns where it begins, and the number of bytes of it that
+    /// had arrived before, in parts.
+    pub(super) fn take_piece(&mut self, piece: WantedPiece) -> (Duration, u64) {
+        let (duration, bytes) = self.parts_before;
+        let is_repeated = !piece.is_part && piece.place.part > 0;
+        let (begins_at, repeated) = match is_repeated {
+            true => (self.end.saturating_sub(duration), bytes),
+            false => (self.end, 0),
+        };
+        self.end = begins_at.saturating_add(piece.duration);
+        self.pass(piece);
+        if piece.is_part && !piece.is_of_old_count {
+            self.parts_before.0 += piece.duration;
+            self.parts_before.1 += self.body_bytes;
+        }
+        (begins_at, repeated)
+    }
+
+    fn pass(&mut self, piece: WantedPiece) {
+        if !piece.is_of_old_count {
+            self.go_to(self.next.max(piece.after));
         }
     }
 
-    /// Gives up the segment that was requested, or is next.
+    /// Gives up the piece that was requested, or is next.
     pub(super) fn skip(&mut self) {
         match self.wanted.take() {
-            Some(Wanted::Segment(segment)) => self.pass(segment),
-            // The initialization section failed, or the URL of the segment cannot be requested.
-            Some(Wanted::Map(_)) | None => self.sequence = self.sequence.saturating_add(1),
+            Some(Wanted::Piece(piece)) => self.pass(piece),
+            Some(Wanted::Hint(hint)) => self.refused = Some(hint),
+            // The initialization section failed, or the URL of the piece cannot be requested.
+            Some(Wanted::Map(_)) | None => {
+                let next = self
+                    .playlist
+                    .as_ref()
+                    .and_then(|own| own.piece(self.next, true));
+                let after = next.map(|(place, piece)| piece.end(place));
+                self.go_to(after.unwrap_or(self.next.next_segment()));
+            }
         }
+    }
+}
+
+impl WantedPiece {
+    fn new(place: Place, piece: Piece<'_>, was_hinted: bool) -> WantedPiece {
+        let media = piece.media();
+        WantedPiece {
+            place,
+            after: piece.end(place),
+            duration: media.duration,
+            date: media.date,
+            is_discontinuous: media.is_discontinuous,
+            is_encrypted: media.is_encrypted,
+            is_part: matches!(piece, Piece::Part(_)),
+            was_hinted,
+            is_of_old_count: false,
+        }
+    }
+}
+
+impl Hint {
+    /// True if it is this resource.
+    fn is(&self, media: &Segment) -> bool {
+        self.uri == media.uri && self.range == media.range
     }
 }

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use quick_m3u8::config::ParsingOptionsBuilder;
 use quick_m3u8::tag::KnownTag;
-use quick_m3u8::tag::hls::{EnumeratedString, MediaType, Method, Tag};
+use quick_m3u8::tag::hls::{
+    EnumeratedString, MediaType, Method, Part as PartTag, PreloadHint, PreloadHintType, Tag,
+};
 use quick_m3u8::{HlsLine, Reader};
 
 use super::{
-    AudioRendition, ByteRange, DURATION_MAX, Map, MediaPlaylist, MultivariantPlaylist, Playlist,
-    PlaylistError, SEGMENTS_MAX, Segment, VARIANTS_MAX, Variant, date,
+    AudioRendition, ByteRange, DURATION_MAX, Hint, Map, MediaPlaylist, MultivariantPlaylist,
+    PARTS_MAX, Part, Place, Playlist, PlaylistError, SEGMENTS_MAX, Segment, ServerControl,
+    VARIANTS_MAX, Variant, date,
 };
 
 /// Name of the tag with the date of a segment. The parser of tags refuses time zones without a
@@ -18,22 +21,30 @@ use super::{
 const DATE_TAG: &str = "-X-PROGRAM-DATE-TIME";
 
 impl Playlist {
-    /// Parses a playlist. Bytes that are not UTF-8 are replaced.
+    /// Parses a playlist. Bytes that are not UTF-8 are replaced. `before` is the last playlist of
+    /// the same URL, which an update may refer to.
     ///
     /// # Errors
     /// [`PlaylistError`].
-    pub fn parse(bytes: &[u8]) -> Result<Playlist, PlaylistError> {
+    pub fn parse(bytes: &[u8], before: Option<&MediaPlaylist>) -> Result<Playlist, PlaylistError> {
         let text = String::from_utf8_lossy(bytes);
         let text = text.trim_start_matches('\u{feff}').trim_start();
         if !text.starts_with("#EXTM3U") {
             return Err(PlaylistError::NotPlaylist);
         }
-        let mut build = Builder::default();
+        let mut build = Builder {
+            before,
+            ..Builder::default()
+        };
         let options = ParsingOptionsBuilder::new()
             .with_parsing_for_targetduration()
             .with_parsing_for_media_sequence()
             .with_parsing_for_endlist()
             .with_parsing_for_server_control()
+            .with_parsing_for_part_inf()
+            .with_parsing_for_part()
+            .with_parsing_for_preload_hint()
+            .with_parsing_for_skip()
             .with_parsing_for_inf()
             .with_parsing_for_byterange()
             .with_parsing_for_discontinuity()
@@ -63,15 +74,20 @@ impl Playlist {
 
 /// State of the parser between two lines.
 #[derive(Debug, Default)]
-struct Builder {
+struct Builder<'a> {
+    before: Option<&'a MediaPlaylist>,
     multivariant: MultivariantPlaylist,
     /// Bandwidth and audio group of a variant whose URI follows.
     variant: Option<(u64, Option<String>)>,
     target_duration: Option<u64>,
     media_sequence: u64,
     is_ended: bool,
-    hold_back: Option<f64>,
+    control: ServerControl,
+    part_target: Option<f64>,
     segments: Vec<Segment>,
+    parts: Vec<Part>,
+    hint: Option<Hint>,
+    is_delta: bool,
     /// Duration of the segment whose URI follows.
     duration: Option<f64>,
     /// Length and, if stated, offset.
@@ -83,13 +99,24 @@ struct Builder {
     is_encrypted: bool,
 }
 
-impl Builder {
+impl Builder<'_> {
     fn tag(&mut self, tag: Tag<'_>) -> Result<(), PlaylistError> {
         match tag {
             Tag::Targetduration(tag) => self.target_duration = Some(tag.target_duration()),
             Tag::MediaSequence(tag) => self.media_sequence = tag.media_sequence(),
             Tag::Endlist(_) => self.is_ended = true,
-            Tag::ServerControl(tag) => self.hold_back = tag.hold_back(),
+            Tag::ServerControl(tag) => {
+                self.control = ServerControl {
+                    hold_back: tag.hold_back().and_then(to_duration),
+                    part_hold_back: tag.part_hold_back().and_then(to_duration),
+                    can_block_reload: tag.can_block_reload(),
+                    can_skip_until: tag.can_skip_until().and_then(to_duration),
+                };
+            }
+            Tag::PartInf(tag) => self.part_target = Some(tag.part_target()),
+            Tag::Part(tag) => self.part(&tag)?,
+            Tag::PreloadHint(tag) => self.preload_hint(&tag),
+            Tag::Skip(tag) => self.skip(tag.skipped_segments())?,
             Tag::Inf(tag) => self.duration = Some(tag.duration()),
             Tag::Byterange(tag) => self.range = Some((tag.length(), tag.offset())),
             Tag::Discontinuity(_) => self.is_discontinuous = true,
@@ -150,17 +177,11 @@ impl Builder {
             return Err(PlaylistError::TooManySegments);
         }
         let duration = to_duration(duration).ok_or(PlaylistError::SegmentDuration)?;
-        let last = self.segments.last();
-        let range = self.range.take().and_then(|(length, offset)| {
-            let follows = || {
-                let before = last.filter(|last| *last.uri == *uri)?.range?;
-                before.offset.checked_add(before.length)
-            };
-            let offset = offset.or_else(follows).unwrap_or(0);
-            (length > 0).then_some(ByteRange { offset, length })
-        });
-        let derived = || last?.date?.checked_add(last?.duration);
-        let date = self.date.take().or_else(derived);
+        let range = self.range.take();
+        let range = range
+            .and_then(|(length, offset)| byte_range(length, offset, uri, self.segments.last()));
+        let date = self.date_of_next();
+        self.date = None;
         let segment = Segment {
             duration,
             uri: uri.into(),
@@ -175,7 +196,92 @@ impl Builder {
         Ok(())
     }
 
-    fn finish(self) -> Result<Playlist, PlaylistError> {
+    /// Date of the segment that follows: as stated, or derived from that of the segment before.
+    fn date_of_next(&self) -> Option<Duration> {
+        let last = self.segments.last();
+        let derived = || last?.date?.checked_add(last?.duration);
+        self.date.or_else(derived)
+    }
+
+    fn part(&mut self, tag: &PartTag<'_>) -> Result<(), PlaylistError> {
+        if self.parts.len() == PARTS_MAX {
+            return Err(PlaylistError::TooManyParts);
+        }
+        // The number of the first segment is added at the end.
+        let sequence = self.segments.len() as u64;
+        let before = self.parts.last();
+        let before = before.filter(|part| part.place.sequence == sequence);
+        let index = before.map_or(0, |before| before.place.part + 1);
+        let date = match before.map(|before| &before.media) {
+            Some(before) => before
+                .date
+                .and_then(|date| date.checked_add(before.duration)),
+            None => self.date_of_next(),
+        };
+        let last = self.parts.last().map(|part| &part.media);
+        let range = tag.byterange();
+        let range = range.and_then(|range| byte_range(range.length, range.offset, tag.uri(), last));
+        let media = Segment {
+            duration: to_duration(tag.duration()).ok_or(PlaylistError::SegmentDuration)?,
+            uri: tag.uri().into(),
+            range,
+            map: self.map.clone(),
+            date,
+            is_discontinuous: self.is_discontinuous && index == 0,
+            is_gap: tag.gap(),
+            is_encrypted: self.is_encrypted,
+        };
+        self.parts.push(Part {
+            place: Place {
+                sequence,
+                part: index,
+            },
+            is_independent: tag.independent(),
+            media,
+        });
+        Ok(())
+    }
+
+    fn preload_hint(&mut self, tag: &PreloadHint<'_>) {
+        if tag.hint_type() != EnumeratedString::Known(PreloadHintType::Part) {
+            return;
+        }
+        let (offset, length) = (tag.byterange_start(), tag.byterange_length());
+        let range = length.map(|length| ByteRange { offset, length });
+        // One that begins in the middle of a resource and has no stated end may hold more parts than
+        // one. It is requested when the playlist lists it.
+        let is_open = offset > 0 && length.is_none();
+        self.hint = (!is_open && length != Some(0)).then(|| Hint {
+            uri: tag.uri().into(),
+            range,
+        });
+    }
+
+    /// Takes segments from the playlist before (rfc8216bis, 6.3.7).
+    fn skip(&mut self, count: u64) -> Result<(), PlaylistError> {
+        self.is_delta = true;
+        let before = self.before.ok_or(PlaylistError::SkippedUnknown)?;
+        for _ in 0..count {
+            let sequence = self
+                .media_sequence
+                .checked_add(self.segments.len() as u64)
+                .ok_or(PlaylistError::SequenceTooLarge)?;
+            let segment = before.segment(sequence);
+            let segment = segment.ok_or(PlaylistError::SkippedUnknown)?;
+            if self.segments.len() == SEGMENTS_MAX {
+                return Err(PlaylistError::TooManySegments);
+            }
+            self.segments.push(segment.clone());
+        }
+        // Tags of the segments that were left out apply to those that follow.
+        if let Some(last) = self.segments.last() {
+            self.map.clone_from(&last.map);
+            self.is_encrypted = last.is_encrypted;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Playlist, PlaylistError> {
         if !self.multivariant.variants.is_empty() {
             return Ok(Playlist::Multivariant(self.multivariant));
         }
@@ -190,14 +296,38 @@ impl Builder {
         if self.media_sequence.checked_add(count).is_none() {
             return Err(PlaylistError::SequenceTooLarge);
         }
+        for part in &mut self.parts {
+            part.place.sequence += self.media_sequence;
+        }
+        let part_target = self.part_target.and_then(to_duration);
         Ok(Playlist::Media(MediaPlaylist {
             target_duration,
             media_sequence: self.media_sequence,
             is_ended: self.is_ended,
-            hold_back: self.hold_back.and_then(to_duration),
+            control: self.control,
+            part_target: part_target.filter(|target| !target.is_zero()),
             segments: self.segments,
+            parts: self.parts,
+            hint: self.hint,
+            is_delta: self.is_delta,
         }))
     }
+}
+
+/// Returns a byte range of `uri`. Without an offset it follows `last`, the range before
+/// (RFC 8216, 4.3.2.2).
+fn byte_range(
+    length: u64,
+    offset: Option<u64>,
+    uri: &str,
+    last: Option<&Segment>,
+) -> Option<ByteRange> {
+    let follows = || {
+        let before = last.filter(|last| *last.uri == *uri)?.range?;
+        before.offset.checked_add(before.length)
+    };
+    let offset = offset.or_else(follows).unwrap_or(0);
+    (length > 0).then_some(ByteRange { offset, length })
 }
 
 fn to_duration(seconds: f64) -> Option<Duration> {

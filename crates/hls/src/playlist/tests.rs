@@ -4,8 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 
+fn place(sequence: u64, part: u32) -> Place {
+    Place { sequence, part }
+}
+
 fn media(text: &str) -> MediaPlaylist {
-    match Playlist::parse(text.as_bytes()) {
+    match Playlist::parse(text.as_bytes(), None) {
         Ok(Playlist::Media(playlist)) => playlist,
         other => panic!("{other:?}"),
     }
@@ -58,7 +62,7 @@ fn keys_apply_to_the_segments_after_them() {
 
 #[test]
 fn impossible_playlists_have_their_reason() {
-    let error = |text: &str| Playlist::parse(text.as_bytes()).expect_err(text);
+    let error = |text: &str| Playlist::parse(text.as_bytes(), None).expect_err(text);
     let after = |text: &str| error(&format!("#EXTM3U\n#EXT-X-TARGETDURATION:2\n{text}"));
     assert_eq!(error("#EXTINF:1,\na.ts"), PlaylistError::NotPlaylist);
     assert_eq!(
@@ -79,6 +83,8 @@ fn impossible_playlists_have_their_reason() {
     );
     let many = "#EXTINF:1,\na\n".repeat(SEGMENTS_MAX + 1);
     assert_eq!(after(&many), PlaylistError::TooManySegments);
+    let many = "#EXT-X-PART:DURATION=1,URI=\"a\"\n".repeat(PARTS_MAX + 1);
+    assert_eq!(after(&many), PlaylistError::TooManyParts);
     let many = "#EXT-X-STREAM-INF:BANDWIDTH=1\na\n".repeat(VARIANTS_MAX + 1);
     assert_eq!(after(&many), PlaylistError::TooManyVariants);
     let many =
@@ -93,12 +99,146 @@ fn playback_begins_three_target_durations_before_the_end() {
         format!("#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:10\n{segments}")
     };
     for (count, start) in [(0, 10), (1, 10), (3, 10), (6, 13)] {
-        assert_eq!(media(&text(count)).start(None), start, "{count}");
+        let begins = media(&text(count)).start(None, false);
+        assert_eq!(begins, place(start, 0), "{count}");
     }
     let near = Some(Duration::from_millis(1));
-    assert_eq!(media(&text(6)).start(near), 15);
+    assert_eq!(media(&text(6)).start(near, false), place(15, 0));
     let ended = media(&(text(6) + "#EXT-X-ENDLIST\n"));
-    assert_eq!(ended.start(near), 10);
+    assert_eq!(ended.start(near, false), place(10, 0));
+}
+
+/// A playlist with segments 4 to 6, of which the last is complete in two of three parts.
+const LOW_LATENCY: &str = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-VERSION:9\n\
+    #EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=1.5,CAN-SKIP-UNTIL=12.0\n\
+    #EXT-X-PART-INF:PART-TARGET=0.5\n#EXT-X-MEDIA-SEQUENCE:4\n#EXT-X-MAP:URI=\"init.mp4\"\n\
+    #EXT-X-PROGRAM-DATE-TIME:2026-11-29T06:44:10Z\n#EXTINF:2,\n4.mp4\n\
+    #EXT-X-PART:DURATION=0.5,URI=\"5.0\",INDEPENDENT=YES\n\
+    #EXT-X-PART:DURATION=0.5,URI=\"5\",BYTERANGE=\"100@7\"\n\
+    #EXT-X-PART:DURATION=0.5,URI=\"5\",BYTERANGE=\"50\"\n\
+    #EXT-X-PART:DURATION=0.5,URI=\"5.3\",INDEPENDENT=YES,GAP=YES\n\
+    #EXTINF:2.001,\n5.mp4\n\
+    #EXT-X-PART:DURATION=0.5,URI=\"6.0\",INDEPENDENT=YES\n\
+    #EXT-X-PART:DURATION=0.4,URI=\"6.1\"\n\
+    #EXT-X-PRELOAD-HINT:TYPE=MAP,URI=\"next.mp4\"\n\
+    #EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"6.2\"\n";
+
+#[test]
+fn parts_belong_to_the_segment_that_follows_them() {
+    let playlist = media(LOW_LATENCY);
+    assert!(playlist.is_low_latency());
+    assert_eq!(playlist.end(), place(6, 2));
+    assert_eq!(playlist.parts_of(4), []);
+    assert_eq!(playlist.parts_of(7), []);
+    let uris = |sequence| -> Vec<&str> {
+        let parts = playlist.parts_of(sequence).iter();
+        parts.map(|part| &*part.media.uri).collect()
+    };
+    assert_eq!(uris(5), ["5.0", "5", "5", "5.3"]);
+    assert_eq!(uris(6), ["6.0", "6.1"]);
+    let [_, second, third, last] = playlist.parts_of(5) else {
+        panic!("{playlist:?}");
+    };
+    let (offset, length) = (107, 50);
+    assert_eq!(third.media.range, Some(ByteRange { offset, length }));
+    assert_eq!(third.place, place(5, 2));
+    assert!(!second.is_independent && last.is_independent && last.media.is_gap);
+    assert_eq!(second.media.map, playlist.segments[0].map);
+    // Dates go on from part to part, and from segment to segment.
+    let first = playlist.segments[0].date.expect("it is stated");
+    let since = |part: &Part| part.media.date.map(|date| date - first);
+    assert_eq!(since(second), Some(Duration::from_millis(2500)));
+    let newest = &playlist.parts_of(6)[1];
+    assert_eq!(since(newest), Some(Duration::from_millis(4501)));
+    let hint = playlist.hint.as_ref().expect("it has a hint");
+    assert_eq!((&*hint.uri, hint.range), ("6.2", None));
+}
+
+#[test]
+fn pieces_are_parts_as_long_as_the_playlist_lists_them() {
+    let playlist = media(LOW_LATENCY);
+    let names = |begin, in_parts| {
+        let mut names = Vec::new();
+        let mut next = playlist.piece(begin, in_parts);
+        while let Some((at, piece)) = next {
+            names.push(piece.media().uri.to_string());
+            next = playlist.piece(piece.end(at), in_parts);
+        }
+        names
+    };
+    let all = ["4.mp4", "5.0", "5", "5", "5.3", "6.0", "6.1"];
+    assert_eq!(names(place(4, 0), true), all);
+    assert_eq!(names(place(4, 0), false), ["4.mp4", "5.mp4"]);
+    assert_eq!(names(place(5, 3), true), ["5.3", "6.0", "6.1"]);
+    // After the last part of a segment comes the next segment.
+    assert_eq!(names(place(5, 4), true), ["6.0", "6.1"]);
+    // The other parts of segment 4 cannot be had any more.
+    assert_eq!(names(place(4, 2), true), all);
+    assert_eq!(names(place(6, 2), true), [""; 0]);
+    let ahead = playlist.duration_from(place(5, 3), true);
+    assert_eq!(ahead, Duration::from_millis(1400));
+}
+
+#[test]
+fn playback_of_parts_begins_with_an_independent_one() {
+    let playlist = media(LOW_LATENCY);
+    let start = |milliseconds: Option<u64>| {
+        let distance = milliseconds.map(Duration::from_millis);
+        playlist.start(distance, true)
+    };
+    // The hold-back of parts is 1.5 s: 1.4 s is not enough, and the two parts before it depend on
+    // others.
+    assert_eq!(start(None), place(5, 0));
+    assert_eq!(start(Some(1400)), place(5, 3));
+    assert_eq!(start(Some(900)), place(6, 0));
+    assert_eq!(start(Some(0)), place(6, 0));
+    assert_eq!(start(Some(3000)), place(4, 0));
+    assert_eq!(start(Some(9000)), place(4, 0));
+    assert_eq!(playlist.start(None, false), place(4, 0));
+}
+
+#[test]
+fn updates_take_what_they_leave_out_from_the_playlist_before() {
+    let before = media(LOW_LATENCY);
+    let update = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:4\n\
+        #EXT-X-SKIP:SKIPPED-SEGMENTS=2\n#EXTINF:1.5,\n6.mp4\n";
+    let read = |text: &str, before| Playlist::parse(text.as_bytes(), before);
+    let Ok(Playlist::Media(playlist)) = read(update, Some(&before)) else {
+        panic!("it can be read");
+    };
+    assert!(playlist.is_delta);
+    assert_eq!(playlist.segments[..2], before.segments[..]);
+    let last = playlist.segment(6).expect("it is there");
+    assert_eq!(last.map, before.segments[1].map);
+    let first = before.segments[0].date.expect("it is stated");
+    assert_eq!(last.date, Some(first + Duration::from_millis(4001)));
+    for (text, before) in [
+        (update, None),
+        (&update.replace("SEGMENTS=2", "SEGMENTS=3"), Some(&before)),
+        (&update.replace("SEQUENCE:4", "SEQUENCE:3"), Some(&before)),
+        (
+            &update.replace("SEGMENTS=2", "SEGMENTS=18446744073709551615"),
+            Some(&before),
+        ),
+    ] {
+        assert_eq!(read(text, before), Err(PlaylistError::SkippedUnknown));
+    }
+}
+
+#[test]
+fn hints_that_cannot_be_requested_on_their_own_are_left_out() {
+    let hint = |attributes: &str| {
+        let text = format!("#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"a\"{attributes}\n");
+        media(&format!("#EXTM3U\n#EXT-X-TARGETDURATION:2\n{text}")).hint
+    };
+    let range = |attributes| hint(attributes).map(|hint| hint.range);
+    assert_eq!(range(""), Some(None));
+    assert_eq!(range(",BYTERANGE-START=0"), Some(None));
+    let (offset, length) = (5, 6);
+    let both = ",BYTERANGE-START=5,BYTERANGE-LENGTH=6";
+    assert_eq!(range(both), Some(Some(ByteRange { offset, length })));
+    assert_eq!(range(",BYTERANGE-START=5"), None);
+    assert_eq!(range(",BYTERANGE-LENGTH=0"), None);
 }
 
 prop_compose! {
@@ -159,10 +299,14 @@ proptest! {
             target_duration: Duration::from_secs(seconds),
             media_sequence,
             is_ended,
-            hold_back: None,
+            control: ServerControl::default(),
+            part_target: None,
             segments,
+            parts: Vec::new(),
+            hint: None,
+            is_delta: false,
         };
-        let read = Playlist::parse(write(&playlist).as_bytes());
+        let read = Playlist::parse(write(&playlist).as_bytes(), None);
         prop_assert_eq!(read, Ok(Playlist::Media(playlist)));
     }
 
@@ -174,13 +318,18 @@ proptest! {
             "#EXT-X-(BYTERANGE|MEDIA-SEQUENCE|TARGETDURATION):[0-9@]{0,22}",
             "#EXT-X-MAP:URI=\"[a-z]{0,3}\",BYTERANGE=\"[0-9@]{0,22}\"",
             "#EXTINF:[0-9.e-]{0,8},",
+            "#EXT-X-PART:DURATION=[0-9.e-]{0,8},URI=\"[a-z]?\"(,INDEPENDENT=YES)?",
+            "#EXT-X-SKIP:SKIPPED-SEGMENTS=[0-9]{0,20}",
         ],
         0..20,
     )) {
         let text = format!("#EXTM3U\n#EXT-X-TARGETDURATION:2\n{}", lines.join("\n"));
-        if let Ok(Playlist::Media(playlist)) = Playlist::parse(text.as_bytes()) {
-            prop_assert!(playlist.start(None) >= playlist.media_sequence);
-            prop_assert!(playlist.start(None) <= playlist.end_sequence());
+        if let Ok(Playlist::Media(playlist)) = Playlist::parse(text.as_bytes(), None) {
+            for in_parts in [false, true] {
+                let start = playlist.start(None, in_parts);
+                prop_assert!(start.sequence >= playlist.media_sequence);
+                prop_assert!(start <= playlist.end());
+            }
         }
     }
 }

@@ -104,6 +104,16 @@ impl Url {
             && (other.secure || !self.secure)
     }
 
+    /// Appends parameters, such as `a=1&b=2`, to the query. They must be escaped.
+    pub fn append_query(&mut self, parameters: &str) {
+        let separator = match self.target.contains('?') {
+            true => '&',
+            false => '?',
+        };
+        self.target.push(separator);
+        self.target.push_str(parameters);
+    }
+
     /// Resolves the target of a redirect, absolute or relative to this URL (RFC 9110, 10.2.2),
     /// escaped as [`resolve`] does. Credentials are kept only for the same host and port, and not
     /// from TLS to plain text.
@@ -142,6 +152,19 @@ impl fmt::Debug for Url {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_are_appended_to_the_query() {
+        for (url, appended) in [
+            ("http://a/b", "http://a/b?c=1"),
+            ("http://a/b?t=2", "http://a/b?t=2&c=1"),
+            ("http://a", "http://a/?c=1"),
+        ] {
+            let mut url = Url::parse(url).expect("a URL");
+            url.append_query("c=1");
+            assert_eq!(url.to_string(), appended);
+        }
+    }
 
     #[test]
     fn urls_are_parsed_into_parts() {

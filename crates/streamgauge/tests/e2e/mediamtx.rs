@@ -1,5 +1,5 @@
-//! MediaMTX over RTMP and SRT, in both roles. It is not packaged, so these tests run only if it is
-//! in PATH.
+//! MediaMTX over RTMP and SRT, in both roles, and over low-latency HLS. It is not packaged, so these
+//! tests run only if it is in PATH.
 
 use std::process::Command;
 use std::time::Duration;
@@ -113,4 +113,49 @@ fn missing_streams_of_mediamtx_have_failure_reasons() {
         assert_eq!(report.failures(reason), 1, "{url}");
         std::fs::remove_file(folder.path().join("out.json")).expect("it was written");
     }
+}
+
+#[test]
+fn low_latency_hls_of_mediamtx_is_played_by_its_parts() {
+    if !have_built("mediamtx") {
+        return;
+    }
+    let folder = folder();
+    let (rtmp, hls) = (free_port(), free_port());
+    let config = format!(
+        "logLevel: warn\nrtsp: no\nwebrtc: no\nsrt: no\nrtmp: yes\n\
+         rtmpAddress: 127.0.0.1:{rtmp}\nhls: yes\nhlsAddress: 127.0.0.1:{hls}\n\
+         hlsAlwaysRemux: yes\nhlsVariant: lowLatency\npaths:\n  all_others:\n"
+    );
+    write(folder.path(), "mediamtx.yml", &config);
+    let mut command = Command::new("mediamtx");
+    command.arg("mediamtx.yml").env("MTX_MOQ", "no");
+    let _server = Process::start(command, folder.path());
+    wait_for("MediaMTX listens", Duration::from_secs(60), || {
+        (listens(rtmp) && listens(hls)).then_some(())
+    });
+    let text = format!(
+        "duration: 16s\nclients:\n  publishers:\n    urls: [\"rtmp://127.0.0.1:{rtmp}/live\"]\n    \
+         publish: {{ bitrate: 2Mbps, frame_rate: 30, audio: true }}\n    \
+         load: {{ clients: 1, start: at_once }}\n  viewers:\n    \
+         urls: [\"http://127.0.0.1:{hls}/live/index.m3u8\"]\n    join_after: 8s\n    \
+         request_timeout: 10s\n    load: {{ clients: 4, start: at_once }}\n"
+    );
+    write(folder.path(), "run.yaml", &text);
+    run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
+    let report = Report::read(&folder.path().join("out.json"));
+    let count = |name: &str| number(report.metric(name));
+    assert_eq!(report.clients("failed"), 0);
+    // Two tracks of four viewers, with five parts a second each.
+    assert_eq!(count("parts"), count("segments"));
+    assert!(count("parts") > 4 * 2 * 5 * 6, "{}", count("parts"));
+    assert_eq!(count("segments_due"), count("segments"));
+    // All parts but the first ones were hinted, and each answer had only what was new.
+    assert_eq!((count("hints_wasted"), count("bytes_wasted")), (0, 0));
+    assert!(count("hints_used") > count("parts") / 2);
+    assert_eq!(count("playlists_delta"), count("reloads"));
+    assert_eq!(
+        (count("reloads_short"), count("playlists_unusable")),
+        (0, 0)
+    );
 }

@@ -1,0 +1,344 @@
+//! Low-latency HLS: parts, requests that wait, hints, updates that leave out segments.
+
+use super::*;
+
+/// Duration of a part in milliseconds. Four make a segment.
+const PART: u64 = 500;
+
+/// Number of parts that were complete when the run began.
+const COMPLETE: u64 = 40;
+
+/// A server of low-latency HLS. Parts are numbered from its start; part `n` is complete 500 ms after
+/// the one before.
+#[derive(Clone, Default)]
+struct Origin {
+    /// It answers at once, whatever a request waits for.
+    never_waits: bool,
+    /// Segments that its updates leave out; 0: none.
+    skips: u64,
+    /// Its hints name another resource than its playlist.
+    hints_are_wrong: bool,
+    /// It refuses requests for parts that are not complete.
+    refuses_hints: bool,
+    /// Number of parts after which it stops.
+    stops_after: Option<u64>,
+}
+
+impl Origin {
+    fn complete_at(number: u64) -> Time {
+        at((number + 1).saturating_sub(COMPLETE) * PART)
+    }
+
+    fn playlist(&self, complete: u64, skips: u64) -> String {
+        let (segments, parts) = (complete / 4, complete % 4);
+        let first = segments.saturating_sub(6);
+        let mut text = format!(
+            "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-PART-INF:PART-TARGET=0.5\n\
+             #EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=1.5,CAN-SKIP-UNTIL=12\n\
+             #EXT-X-MEDIA-SEQUENCE:{first}\n#EXT-X-MAP:URI=\"init.mp4\"\n"
+        );
+        if skips > 0 {
+            text += &format!("#EXT-X-SKIP:SKIPPED-SEGMENTS={skips}\n");
+        }
+        for segment in first + skips..=segments {
+            let date = 1_700_000_000 - COMPLETE * PART / 1000 + 2 * segment;
+            let (hour, minute, second) = (date / 3600 % 24, date / 60 % 60, date % 60);
+            text += &format!(
+                "#EXT-X-PROGRAM-DATE-TIME:2023-11-14T{hour:02}:{minute:02}:{second:02}Z\n"
+            );
+            let listed = match segment {
+                _ if segment == segments => parts,
+                _ if segment + 3 > segments => 4,
+                _ => 0,
+            };
+            for part in 0..listed {
+                let independent = if part == 0 { ",INDEPENDENT=YES" } else { "" };
+                let number = 4 * segment + part;
+                text += &format!("#EXT-X-PART:DURATION=0.5,URI=\"{number}.part\"{independent}\n");
+            }
+            if segment < segments {
+                text += &format!("#EXTINF:2.0,\n{segment}.mp4\n");
+            }
+        }
+        let name = if self.hints_are_wrong {
+            "wrong"
+        } else {
+            "part"
+        };
+        text += &format!("#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"{complete}.{name}\"\n");
+        text
+    }
+
+    fn answer(&self, path: &str, now: Time) -> Option<Answer> {
+        let (file, query) = path.split_once('?').unwrap_or((path, ""));
+        let name = file.trim_start_matches("/a/");
+        let (stem, kind) = name.split_once('.').expect("names have a suffix");
+        let number: u64 = stem.parse().unwrap_or_default();
+        let value = |key: &str| {
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.find(|(name, _)| *name == key).map(|(_, value)| value)
+        };
+        let ready_at = match kind {
+            "m3u8" if self.never_waits => now,
+            "m3u8" => {
+                let parse = |key| value(key).map(|value| value.parse::<u64>().expect("a number"));
+                match (parse("_HLS_msn"), parse("_HLS_part")) {
+                    (Some(msn), Some(part)) => Self::complete_at(4 * msn + part),
+                    (Some(msn), None) => Self::complete_at(4 * msn + 3),
+                    (None, _) => now,
+                }
+            }
+            "mp4" => now,
+            _ => Self::complete_at(number),
+        };
+        let ready_at = ready_at.max(now);
+        if self.refuses_hints && kind == "part" && ready_at > now {
+            return Some(Answer::new("404 Not Found", ""));
+        }
+        let mut complete = COMPLETE + ready_at.since(Time::ZERO).as_millis() as u64 / PART;
+        if let Some(end) = self.stops_after {
+            if ready_at > Self::complete_at(end - 1) {
+                return None;
+            }
+            complete = complete.min(end);
+        }
+        let skips = match value("_HLS_skip") {
+            Some("YES") => self.skips,
+            _ => 0,
+        };
+        let body = match kind {
+            "m3u8" => self.playlist(complete, skips).into_bytes(),
+            "mp4" => [b"\0\0\0\x08styp".as_slice(), &[0; 792]].concat(),
+            _ => [b"\0\0\0\x08moof".as_slice(), &[0; 192]].concat(),
+        };
+        let wait = ready_at.since(now) + Duration::from_millis(20);
+        Some(Answer::ok(body).in_time(wait.as_millis() as u64))
+    }
+
+    fn world(self, config: ClientConfig) -> World<impl FnMut(&str, Time) -> Option<Answer>> {
+        World::new(config, move |path, now| self.answer(path, now))
+    }
+}
+
+fn with(low_latency: LowLatency) -> ClientConfig {
+    ClientConfig {
+        low_latency,
+        ..config()
+    }
+}
+
+#[test]
+fn player_of_parts_is_near_the_live_edge() {
+    for low_latency in [LowLatency::Hints, LowLatency::Parts] {
+        let mut world = Origin::default().world(with(low_latency));
+        world.run(at(10_100));
+        assert_eq!(world.stop(), Outcome::Stopped);
+        // Playback begins with part 36, the first of a segment, 2 s from the end. Then parts 40 to
+        // 59 are complete, the last one at 10 s.
+        let parts = world
+            .paths()
+            .into_iter()
+            .filter(|path| path.ends_with(".part"));
+        let requested: Vec<&str> = parts.collect();
+        let expected: Vec<String> = (36..=60)
+            .map(|number| format!("/a/{number}.part"))
+            .collect();
+        let (hinted, end) = match low_latency {
+            LowLatency::Hints => (20, 25),
+            _ => (0, 24),
+        };
+        assert_eq!(requested, expected[..end]);
+        assert_eq!(world.count(m::PARTS), 24);
+        assert_eq!(world.count(m::SEGMENTS), 24);
+        assert_eq!(world.count(m::SEGMENTS_DUE), 24);
+        assert_eq!(world.count(m::HINTS_USED), hinted);
+        assert_eq!(world.count(m::HINTS_WASTED), 0);
+        assert_eq!(world.count(m::BYTES_WASTED), 0);
+        assert_eq!(world.count(m::STALLS), 0);
+        assert_eq!(world.count(m::SEGMENTS_LATE), 0);
+        // One reload for each part, and each is answered 20 ms after the part is complete.
+        assert_eq!(world.count(m::RELOADS), 20);
+        assert_eq!(world.count(m::PLAYLISTS), 21);
+        assert_eq!(world.count(m::RELOADS_LATE), 0);
+        assert_eq!(world.count(m::RELOADS_SHORT), 0);
+        assert_eq!(world.recorded(m::RELOAD_DELAY), (20, 500));
+        assert_eq!(world.recorded(m::PLAYLIST_DELAY), (1, 21));
+        assert_eq!(world.recorded(m::HINT_DELAY).0, hinted);
+        assert_eq!(world.recorded(m::PART_DELAY).0, 24 - hinted);
+        // The initialization section and the first part take 20 ms each, after 21 for the playlist
+        // and 1 for the second connection.
+        assert_eq!(world.recorded(m::PLAYBACK_DELAY), (1, 62));
+        assert_eq!(world.recorded(m::LIVE_LATENCY), (24, 2062));
+        // Playback began 62 ms after the start and 2 s from the end; each part is in the playlist
+        // 20 ms after it is complete, and 500 ms after the one before.
+        let (count, max) = world.recorded(m::LIVE_DISTANCE);
+        assert_eq!((count, max), (20, 2042));
+    }
+}
+
+#[test]
+fn player_of_segments_waits_for_nothing() {
+    let mut world = Origin::default().world(with(LowLatency::None));
+    world.run(at(10_000));
+    world.stop();
+    assert!(world.paths().iter().all(|path| !path.contains("_HLS_")));
+    assert_eq!(world.count(m::PARTS), 0);
+    assert_eq!(world.count(m::RELOADS), 0);
+    assert!((6..=7).contains(&world.count(m::SEGMENTS)));
+    assert!(world.recorded(m::LIVE_LATENCY).1 > 6000);
+}
+
+#[test]
+fn server_that_does_not_wait_is_asked_once_for_each_part() {
+    let origin = Origin {
+        never_waits: true,
+        ..Origin::default()
+    };
+    let mut world = origin.world(with(LowLatency::Parts));
+    world.run(at(10_000));
+    world.stop();
+    let (reloads, short) = (world.count(m::RELOADS), world.count(m::RELOADS_SHORT));
+    assert!((20..=40).contains(&reloads), "{reloads}");
+    assert!(short >= reloads / 2, "{short} of {reloads}");
+    assert_eq!(world.count(m::STALLS), 0);
+    assert!(world.count(m::PARTS) >= 22);
+}
+
+#[test]
+fn updates_leave_out_segments_that_the_player_has() {
+    let origin = Origin {
+        skips: 2,
+        ..Origin::default()
+    };
+    let mut world = origin.world(config());
+    world.run(at(10_100));
+    world.stop();
+    assert_eq!(world.count(m::PARTS), 24);
+    assert_eq!(world.count(m::PLAYLISTS_DELTA), 20);
+    assert_eq!(world.count(m::PLAYLISTS_UNUSABLE), 0);
+    assert!(
+        world
+            .paths()
+            .contains(&"/a/index.m3u8?_HLS_msn=10&_HLS_part=0&_HLS_skip=YES")
+    );
+}
+
+#[test]
+fn update_that_leaves_out_too_much_is_followed_by_a_whole_playlist() {
+    // Each answer leaves out six segments; a segment after the next update one of them is unknown.
+    let mut latest = 0;
+    let origin = Origin {
+        skips: 6,
+        ..Origin::default()
+    };
+    let mut world = World::new(config(), move |path, now| {
+        let answer = origin.answer(path, now)?;
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        // The numbers of its updates are one too high.
+        if text.contains("#EXT-X-SKIP") {
+            latest += 1;
+            let first = 40 / 4 - 6 + latest;
+            let from = text.find("SEQUENCE:").expect("it has one") + 9;
+            let end = from + text[from..].find('\n').expect("it ends");
+            let text = format!("{}{}{}", &text[..from], 100 + first, &text[end..]);
+            return Some(Answer {
+                body: text.into_bytes(),
+                ..answer
+            });
+        }
+        Some(answer)
+    });
+    world.run(at(10_100));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    assert!(world.count(m::PLAYLISTS_UNUSABLE) >= 8);
+    assert_eq!(world.count(m::PLAYLISTS_DELTA), 0);
+    assert_eq!(world.count(m::STALLS), 0);
+}
+
+#[test]
+fn hint_that_the_playlist_does_not_list_is_wasted() {
+    let origin = Origin {
+        hints_are_wrong: true,
+        ..Origin::default()
+    };
+    let mut world = origin.world(config());
+    world.run(at(10_200));
+    world.stop();
+    assert_eq!(world.count(m::HINTS_USED), 0);
+    // Parts 40 to 59. The part of that name was complete with the playlist.
+    assert_eq!(world.count(m::HINTS_WASTED), 20);
+    let wasted = world.count(m::BYTES_WASTED);
+    assert!(wasted.is_multiple_of(200) && wasted <= 20 * 200, "{wasted}");
+    // Each part was requested as the playlist listed it.
+    assert_eq!(world.count(m::PARTS), 24);
+    assert_eq!(world.recorded(m::PART_DELAY).0, 24);
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 0);
+    assert_eq!(world.count(m::STALLS), 0);
+}
+
+#[test]
+fn part_whose_hint_is_refused_is_requested_when_it_is_listed() {
+    let origin = Origin {
+        refuses_hints: true,
+        ..Origin::default()
+    };
+    let mut world = origin.world(config());
+    world.run(at(10_200));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    assert_eq!(world.count(m::PARTS), 24);
+    // Each hint was requested once.
+    assert_eq!(world.count(m::HINTS_WASTED), 21);
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 0);
+    assert!(world.notes.iter().all(|kind| *kind == "hint_failed"));
+    assert_eq!(world.notes.len(), 21);
+}
+
+#[test]
+fn player_that_falls_behind_goes_on_with_whole_segments() {
+    // From 2 to 14 s each part takes 3 s, so that the playlist ceases to list the parts.
+    let origin = Origin::default();
+    let mut world = World::new(with(LowLatency::Parts), move |path, now| {
+        let answer = origin.answer(path, now)?;
+        let is_slow = path.ends_with(".part") && now > at(2000) && now < at(14_000);
+        Some(match is_slow {
+            true => answer.in_time(3000),
+            false => answer,
+        })
+    });
+    world.run(at(30_000));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    assert!(world.paths().iter().any(|path| path.ends_with("2.mp4")));
+    // Some parts of the first such segment had arrived before.
+    let wasted = world.count(m::BYTES_WASTED);
+    assert!(
+        (200..=600).contains(&wasted) && wasted.is_multiple_of(200),
+        "{wasted}"
+    );
+    assert!(world.count(m::STALLS) > 0);
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 0);
+    // Nothing is played twice: what was received is the time until now, from 2 s before the start,
+    // without what is still to come.
+    let received = world.client.tracks[0].end;
+    let live = Duration::from_secs(30 + 2);
+    assert!(
+        received <= live && received + Duration::from_secs(1) >= live,
+        "{received:?}"
+    );
+}
+
+#[test]
+fn server_that_stops_answering_has_three_target_durations() {
+    let origin = Origin {
+        stops_after: Some(COMPLETE + 4),
+        ..Origin::default()
+    };
+    let config = ClientConfig {
+        request_timeout: TimeSpan(Duration::from_secs(1)),
+        ..config()
+    };
+    let mut world = origin.world(config);
+    world.run(at(60_000));
+    let (reason, detail) = world.failed();
+    assert_eq!(reason, "timeout_response");
+    assert!(detail.contains("no answer within 6s"), "{detail}");
+}

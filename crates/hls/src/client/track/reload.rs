@@ -1,0 +1,216 @@
+//! Reloads of the playlist of a track.
+
+use std::time::Duration;
+
+use measure::Time;
+
+use super::{Track, Wanted, WantedPiece};
+use crate::config::{ClientConfig, LowLatency};
+use crate::playlist::{MediaPlaylist, Place, SEGMENTS_MAX};
+
+/// Minimum interval between requests for a playlist, however fast the server answers.
+const RELOAD_INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// Number of segments above which a playlist that goes on cannot have lost them: the server has
+/// begun to count again, at a higher number.
+const MISSED_MAX: u64 = SEGMENTS_MAX as u64;
+
+/// How a playlist differs from the one before.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::client) struct Update {
+    pub(in crate::client) is_unchanged: bool,
+    pub(in crate::client) is_stale: bool,
+    pub(in crate::client) is_backwards: bool,
+    /// True if the server answered before it had what the request waited for.
+    pub(in crate::client) is_short: bool,
+    /// Number of bytes of a hinted part that the playlist does not list; `None` if there is none.
+    pub(in crate::client) wasted: Option<u64>,
+    /// Number of segments that were not requested in time.
+    pub(in crate::client) missed: u64,
+    /// Words for a note.
+    pub(in crate::client) missed_text: Option<String>,
+}
+
+impl Track {
+    /// True if the player plays the parts of segments.
+    pub(in crate::client) fn is_in_parts(&self, config: &ClientConfig) -> bool {
+        config.low_latency != LowLatency::None
+            && self
+                .playlist
+                .as_ref()
+                .is_some_and(MediaPlaylist::is_low_latency)
+    }
+
+    /// Takes a playlist, and plans when to request it again (RFC 8216, 6.3.4).
+    pub(in crate::client) fn update(
+        &mut self,
+        now: Time,
+        playlist: MediaPlaylist,
+        config: &ClientConfig,
+    ) -> Update {
+        let distance = config.live_distance.map(|distance| distance.0);
+        let in_parts = config.low_latency != LowLatency::None && playlist.is_low_latency();
+        let mut update = Update::default();
+        match &self.playlist {
+            None => {
+                self.next = playlist.start(distance, in_parts);
+                self.changed_at = now;
+            }
+            Some(before) => {
+                let place = |playlist: &MediaPlaylist| {
+                    (playlist.media_sequence, playlist.end(), playlist.is_ended)
+                };
+                update.is_unchanged = place(before) == place(&playlist);
+                update.is_backwards = playlist.end() < before.end();
+                match update.is_unchanged {
+                    false => self.changed_at = now,
+                    true => {
+                        let same_for = now.since(self.changed_at);
+                        update.is_stale =
+                            !playlist.is_ended && same_for > playlist.target_duration.mul_f64(1.5);
+                    }
+                }
+                // An older playlist, as from a cache, has segments in common with the one before.
+                let is_restart = playlist.end_sequence() <= before.media_sequence
+                    && update.is_backwards
+                    || playlist.media_sequence.saturating_sub(self.next.sequence) > MISSED_MAX;
+                if is_restart {
+                    self.go_to(playlist.start(distance, in_parts));
+                    if let Some(Wanted::Piece(wanted)) = &mut self.wanted {
+                        wanted.is_of_old_count = true;
+                    }
+                }
+                // The segment that is being requested is not missed yet.
+                let next = match &self.wanted {
+                    Some(Wanted::Piece(wanted)) if !wanted.is_of_old_count => {
+                        self.next.max(wanted.after)
+                    }
+                    _ => self.next,
+                };
+                update.missed = playlist.media_sequence.saturating_sub(next.sequence);
+            }
+        }
+        if update.missed > 0 {
+            update.missed_text = Some(format!(
+                "{} segments had left the playlist before they were requested, from number {} on: \
+                 {}",
+                update.missed,
+                playlist.media_sequence - update.missed,
+                self.url
+            ));
+            self.go_to(Place {
+                sequence: playlist.media_sequence,
+                part: 0,
+            });
+        }
+        update.is_short = !playlist.is_ended
+            && self.awaited.is_some_and(|awaited| match in_parts {
+                true => playlist.end() <= awaited,
+                false => playlist.end_sequence() <= awaited.sequence,
+            });
+        let can_block = config.low_latency != LowLatency::None && playlist.control.can_block_reload;
+        let wait = match (can_block, update.is_unchanged) {
+            (true, false) => Duration::ZERO,
+            // The server does not wait: it is not asked again at once.
+            (true, true) if in_parts => playlist.part_target.unwrap_or(playlist.target_duration),
+            (_, true) => playlist.target_duration / 2,
+            (false, false) => playlist.target_duration,
+        };
+        let reload_at = match can_block {
+            true => (now + wait).max(self.requested_at + RELOAD_INTERVAL_MIN),
+            false => self.requested_at + wait,
+        };
+        self.reload_at = (!playlist.is_ended).then_some(reload_at);
+        self.playlist = Some(playlist);
+        update.wasted = self.match_hint(in_parts);
+        update
+    }
+
+    /// Compares the hinted part that was requested, or received, with the piece that the playlist
+    /// lists in its place. Returns the number of bytes that were received in vain, if it is another.
+    fn match_hint(&mut self, in_parts: bool) -> Option<u64> {
+        let (hint, bytes, is_under_way) = match (&self.wanted, &self.held) {
+            (Some(Wanted::Hint(hint)), _) => (hint, self.body_bytes, true),
+            (_, Some(held)) => (&held.hint, held.bytes, false),
+            (_, None) => return None,
+        };
+        let (place, piece) = self.piece(in_parts)?;
+        if !hint.is(piece.media()) {
+            self.held = None;
+            return Some(bytes);
+        }
+        if is_under_way {
+            let piece = WantedPiece::new(place, piece, true);
+            self.wanted = Some(Wanted::Piece(piece));
+        }
+        None
+    }
+
+    /// Returns what the next request for the playlist waits for, and whether the server may leave
+    /// out segments that the player has (rfc8216bis, 6.2.5).
+    pub(in crate::client) fn plan_request(&mut self, now: Time, config: &ClientConfig) {
+        (self.awaited, self.may_skip) = (None, false);
+        let in_parts = self.is_in_parts(config);
+        let Some(playlist) = &self.playlist else {
+            return;
+        };
+        if config.low_latency == LowLatency::None || !playlist.control.can_block_reload {
+            return;
+        }
+        let mut awaited = playlist.end();
+        if !in_parts {
+            awaited.part = 0;
+        }
+        self.awaited = Some(awaited);
+        // A playlist that is older may have lost segments that the update leaves out.
+        let age = now.since(self.requested_at);
+        let can_skip_until = playlist.control.can_skip_until;
+        self.may_skip = !self.must_be_whole && can_skip_until.is_some_and(|until| age < until / 2);
+    }
+
+    /// Returns the parameters of a request for the playlist that has `awaited` (rfc8216bis, 6.2.5).
+    pub(in crate::client) fn directives(&self, awaited: Place, in_parts: bool) -> String {
+        let mut directives = format!("_HLS_msn={}", awaited.sequence);
+        if in_parts {
+            directives += &format!("&_HLS_part={}", awaited.part);
+        }
+        if self.may_skip {
+            directives += "&_HLS_skip=YES";
+        }
+        directives
+    }
+
+    /// Maximum interval at which the server adds what a request for the playlist waits for.
+    pub(in crate::client) fn cadence(&self, config: &ClientConfig) -> Option<Duration> {
+        let playlist = self.playlist.as_ref()?;
+        let part_target = playlist.part_target.filter(|_| self.is_in_parts(config));
+        Some(part_target.unwrap_or(playlist.target_duration))
+    }
+
+    /// Returns the distance from a position to the end of the playlist.
+    pub(in crate::client) fn distance(
+        &self,
+        position: Duration,
+        config: &ClientConfig,
+    ) -> Option<Duration> {
+        let in_parts = self.is_in_parts(config);
+        let ahead = match self.piece(in_parts) {
+            Some((place, _)) => self.playlist.as_ref()?.duration_from(place, in_parts),
+            None => Duration::ZERO,
+        };
+        Some(self.end.saturating_add(ahead).saturating_sub(position))
+    }
+
+    /// Time after which a playlist that could not be had is requested again.
+    pub(in crate::client) fn retry_after(&self) -> Duration {
+        let target = self.playlist.as_ref().map(|own| own.target_duration / 2);
+        target.unwrap_or(Duration::from_secs(1))
+    }
+
+    /// Returns how long the server may wait before it answers a request for what does not exist yet:
+    /// three target durations (rfc8216bis, 6.2.5.2).
+    pub(in crate::client) fn patience(&self) -> Duration {
+        let target = self.playlist.as_ref().map(|own| own.target_duration);
+        3 * target.unwrap_or_default()
+    }
+}

@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use measure::Time;
 
+use super::coding;
 use super::config::{ClientConfig, VariantChoice};
-use super::connection::{Refusal, Shared};
-use super::content::Content;
+use super::connection::{Refusal, Shared, Wish};
+use super::content::{Cipher, Content};
 use super::failure::Failure;
 use super::metrics as m;
 use super::playback::Playback;
-use super::playlist::{MediaPlaylist, MultivariantPlaylist, Playlist, PlaylistError};
-use kit::http1::{Cookies, Head, ResponseItem, Url};
+use super::playlist::{
+    ByteRange, Key, MediaPlaylist, MultivariantPlaylist, Playlist, PlaylistError,
+};
+use kit::http1::{Head, ResponseItem, Url};
 use kit::metrics as clients;
 use session::{ArrivalTimes, ChannelId, CloseReason, Context, Input, Note, Output, Session};
 
@@ -38,6 +41,15 @@ enum Phase {
     Idle,
     Active,
     Ended,
+}
+
+/// What is known of the encryption of a segment.
+#[derive(Debug)]
+enum Found {
+    /// Its key, or that it needs none.
+    Cipher(Option<Cipher>),
+    /// Its key is at this URL, and was not received yet.
+    KeyAt(Url),
 }
 
 /// Client that plays one URL.
@@ -72,12 +84,7 @@ impl Client {
         Client {
             config,
             tracks: vec![Track::new(url.clone())],
-            shared: Shared {
-                url,
-                cookies: Cookies::default(),
-                reached: None,
-                next_channel: 0,
-            },
+            shared: Shared::new(url),
             wall_clock,
             phase: Phase::Idle,
             planned_start: Time::ZERO,
@@ -106,8 +113,14 @@ impl Client {
             let in_parts = own.is_in_parts(&self.config);
             url.append_query(&own.directives(awaited, in_parts));
         }
+        let wish = Wish {
+            url,
+            range: None,
+            patience,
+            takes_gzip: true,
+        };
         own.playlists
-            .fetch(cx, &self.config, &mut self.shared, (url, None), patience);
+            .fetch(cx, &self.config, &mut self.shared, wish);
     }
 
     fn find(&self, channel: ChannelId) -> Option<(usize, Lane)> {
@@ -186,10 +199,13 @@ impl Client {
         arrived: impl Fn(usize) -> Time,
     ) {
         if lane == Lane::Media {
-            cx.recorder.add(m::PAYLOAD_BYTES, bytes.len() as u64);
             let own = &mut self.tracks[track];
             own.content.extend(bytes);
             own.body_bytes += bytes.len() as u64;
+            if let Some(Wanted::Key(_)) = own.wanted {
+                return;
+            }
+            cx.recorder.add(m::PAYLOAD_BYTES, bytes.len() as u64);
             if self.first_media.is_none() {
                 self.begin_media(cx, arrived(1));
             }
@@ -218,15 +234,15 @@ impl Client {
 
     fn handle_end(&mut self, cx: &mut Context<'_>, track: usize, lane: Lane, at: Time) {
         let own = &mut self.tracks[track];
-        let (content, is_media) = (own.content, own.is_media());
-        let own_awaits = own.awaited.is_some();
+        let checked = match lane {
+            Lane::Media => own.check_body(),
+            Lane::Playlists => Ok(()),
+        };
+        let waits = own.awaited.is_some();
         let connection = own.lane_mut(lane);
         // Has the addresses and the URL of the response.
-        let not_media = |why: &str| connection.refusal(Failure::NotMedia, why);
-        let refusal = match (lane, is_media) {
-            (Lane::Media, false) => Some(not_media(&content.to_string())),
-            _ => None,
-        };
+        let refusal = checked.err();
+        let refusal = refusal.map(|(failure, why)| connection.refusal(failure, &why));
         let Some(request) = connection.finish_response(cx) else {
             return;
         };
@@ -237,21 +253,34 @@ impl Client {
         match lane {
             Lane::Playlists => {
                 cx.recorder.add(m::PLAYLISTS, 1);
-                let histogram = match own_awaits {
+                let histogram = match waits {
                     true => m::RELOAD_DELAY,
                     false => m::PLAYLIST_DELAY,
                 };
                 cx.recorder.record(histogram, took.as_nanos() as u64);
-                self.take_playlist(cx, track, request.url, took);
+                let text = std::mem::take(&mut self.tracks[track].text);
+                match coding::decode(text, request.coding.as_deref(), PLAYLIST_BYTES_MAX) {
+                    Ok(text) => self.take_playlist(cx, track, request.url, (&text, took)),
+                    Err(error) => {
+                        let why = format!("a playlist: {error}");
+                        self.refuse_playlist(cx, track, &request.url, &why);
+                    }
+                }
             }
             Lane::Media => self.take_media(cx, track, took, at),
         }
     }
 
-    fn take_playlist(&mut self, cx: &mut Context<'_>, track: usize, url: Url, took: Duration) {
+    /// Takes a playlist that was requested at `url`, and that took this time to arrive.
+    fn take_playlist(
+        &mut self,
+        cx: &mut Context<'_>,
+        track: usize,
+        url: Url,
+        (text, took): (&[u8], Duration),
+    ) {
         let own = &mut self.tracks[track];
-        let text = std::mem::take(&mut own.text);
-        match Playlist::parse(&text, own.playlist.as_ref()) {
+        match Playlist::parse(text, own.playlist.as_ref()) {
             Ok(Playlist::Media(playlist)) => {
                 own.count_success(Lane::Playlists);
                 own.base = url;
@@ -398,18 +427,22 @@ impl Client {
                     self.count_due(cx, 1);
                 }
                 Next::Held(piece) => self.take_piece(cx, track, piece, cx.now),
-                Next::Fetch { uri, range, wanted } => {
-                    match self.shared.resolve(&self.config, &own.base, &uri) {
-                        Ok(url) => {
-                            let (config, shared) = (&self.config, &mut self.shared);
-                            let patience = match &wanted {
-                                Wanted::Hint(_) => own.patience(),
-                                Wanted::Map(_) | Wanted::Piece(_) => Duration::ZERO,
-                            };
-                            own.wanted = Some(wanted);
-                            own.content = Content::default();
-                            own.body_bytes = 0;
-                            own.media.fetch(cx, config, shared, (url, range), patience);
+                Next::Fetch {
+                    uri,
+                    range,
+                    wanted,
+                    key,
+                } => {
+                    let found = self.shared.resolve(&self.config, &own.base, &uri);
+                    let found = found.and_then(|url| Ok((url, self.find_key(track, key)?)));
+                    match found {
+                        Ok((url, Found::Cipher(cipher))) => {
+                            let wish = (url, range);
+                            self.request_media(cx, track, wish, wanted, cipher);
+                        }
+                        Ok((_, Found::KeyAt(url))) => {
+                            let wish = (url.clone(), None);
+                            self.request_media(cx, track, wish, Wanted::Key(url), None);
                         }
                         Err(refusal) => self.refuse(cx, track, Lane::Media, refusal),
                     }
@@ -419,10 +452,58 @@ impl Client {
         }
     }
 
+    /// Returns the encryption of a segment, or the URL of its key if that was not received yet.
+    fn find_key(&self, track: usize, key: Option<(Arc<Key>, [u8; 16])>) -> Result<Found, Refusal> {
+        let Some((key, iv)) = key else {
+            return Ok(Found::Cipher(None));
+        };
+        let base = &self.tracks[track].base;
+        let url = self.shared.resolve(&self.config, base, &key.uri)?;
+        Ok(match self.shared.key(&url) {
+            None => Found::KeyAt(url),
+            Some(bytes) => {
+                let cipher = Cipher { key: bytes, iv };
+                Found::Cipher(key.is_of_segments.then_some(cipher))
+            }
+        })
+    }
+
+    fn request_media(
+        &mut self,
+        cx: &mut Context<'_>,
+        track: usize,
+        (url, range): (Url, Option<ByteRange>),
+        wanted: Wanted,
+        cipher: Option<Cipher>,
+    ) {
+        let own = &mut self.tracks[track];
+        let patience = match &wanted {
+            Wanted::Hint(_) => own.patience(),
+            Wanted::Map(_) | Wanted::Piece(_) | Wanted::Key(_) => Duration::ZERO,
+        };
+        own.wanted = Some(wanted);
+        own.cipher = cipher;
+        own.content = Content::default();
+        own.body_bytes = 0;
+        let wish = Wish {
+            url,
+            range,
+            patience,
+            takes_gzip: false,
+        };
+        own.media.fetch(cx, &self.config, &mut self.shared, wish);
+    }
+
     fn take_media(&mut self, cx: &mut Context<'_>, track: usize, took: Duration, at: Time) {
         let own = &mut self.tracks[track];
         let wanted = own.take_wanted();
-        if let Some(Wanted::Piece(piece)) = wanted {
+        if let Some(Wanted::Key(url)) = wanted {
+            cx.recorder.add(m::KEYS, 1);
+            cx.recorder.record(m::KEY_DELAY, took.as_nanos() as u64);
+            if let Some(key) = own.content.key(own.body_bytes) {
+                self.shared.keep_key(url, key);
+            }
+        } else if let Some(Wanted::Piece(piece)) = wanted {
             own.count_success(Lane::Media);
             let histogram = match (piece.was_hinted, piece.is_part) {
                 (true, _) => m::HINT_DELAY,

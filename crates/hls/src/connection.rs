@@ -1,6 +1,7 @@
 //! A connection for requests, one at a time. It stays open between them, and is made again if the
 //! server has closed it.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -20,6 +21,9 @@ use session::{AckDelay, ChannelId, CloseReason, Context, Open, Output, Port};
 /// Maximum number of redirects in a row.
 const REDIRECTS_MAX: usize = 5;
 
+/// Maximum number of keys that are kept.
+const KEYS_MAX: usize = 8;
+
 /// State that the connections of a client share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -30,6 +34,8 @@ pub(super) struct Shared {
     pub(super) reached: Option<IpAddr>,
     /// Number of the next connection.
     pub(super) next_channel: u32,
+    /// The keys that were received last, with their URLs.
+    keys: VecDeque<(Url, [u8; 16])>,
 }
 
 /// A connection, and the request on it.
@@ -58,6 +64,17 @@ enum State {
     Body,
 }
 
+/// A resource, and how it is requested.
+#[derive(Debug)]
+pub(super) struct Wish {
+    pub(super) url: Url,
+    pub(super) range: Option<ByteRange>,
+    /// Time for which the server may wait with the response, if it is longer than `request_timeout`.
+    pub(super) patience: Duration,
+    /// True if the body may be compressed.
+    pub(super) takes_gzip: bool,
+}
+
 /// A request, and where it has been redirected to.
 #[derive(Debug)]
 pub(super) struct Request {
@@ -71,6 +88,9 @@ pub(super) struct Request {
     pub(super) head_at: Option<Time>,
     /// Time for which the server may wait with the response, if it is longer than `request_timeout`.
     patience: Duration,
+    takes_gzip: bool,
+    /// Coding of the body; `None`: it is as it is.
+    pub(super) coding: Option<String>,
     visited: Vec<Url>,
 }
 
@@ -91,23 +111,23 @@ impl Connection {
         self.channel == Some(channel)
     }
 
-    /// Requests a resource, with whose response the server may wait for the time of `patience`. The
-    /// connection must not be busy.
+    /// Requests a resource. The connection must not be busy.
     pub(super) fn fetch(
         &mut self,
         cx: &mut Context<'_>,
         config: &ClientConfig,
         shared: &mut Shared,
-        (url, range): (Url, Option<ByteRange>),
-        patience: Duration,
+        wish: Wish,
     ) {
         self.request = Some(Box::new(Request {
-            url,
-            range,
+            url: wish.url,
+            range: wish.range,
             since: cx.now,
             sent_at: cx.now,
             head_at: None,
-            patience,
+            patience: wish.patience,
+            takes_gzip: wish.takes_gzip,
+            coding: None,
             visited: Vec::new(),
         }));
         self.send_or_open(cx, config, shared);
@@ -171,6 +191,10 @@ impl Connection {
             return;
         };
         let url = &request.url;
+        let accepted = match request.takes_gzip {
+            true => "gzip",
+            false => "identity",
+        };
         let credentials = url.user_info().map(auth::basic);
         let range = request.range.and_then(|range| {
             let last = range.offset.checked_add(range.length - 1)?;
@@ -178,7 +202,7 @@ impl Connection {
         });
         let mut headers = vec![
             ("User-Agent", config.user_agent.as_str()),
-            ("Accept-Encoding", "identity"),
+            ("Accept-Encoding", accepted),
         ];
         let is_named_server = shared.url.shares_credentials_with(url);
         let further: Vec<(&str, &str)> = config.headers.of_request(is_named_server).collect();
@@ -231,6 +255,10 @@ impl Connection {
         cx.recorder.add(m::RESPONSES, 1);
         cx.recorder.add(m::REFUSALS, u64::from(head.status >= 300));
         request.head_at = Some(at);
+        let coding = head.headers.get("Content-Encoding").map(str::trim);
+        request.coding = coding
+            .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))
+            .map(str::to_owned);
         self.state = State::Body;
         self.keeps_alive = head.keeps_alive();
         shared.cookies.store(&request.url, &head.headers);
@@ -414,6 +442,30 @@ impl Connection {
 }
 
 impl Shared {
+    pub(super) fn new(url: Url) -> Shared {
+        Shared {
+            url,
+            cookies: Cookies::default(),
+            reached: None,
+            next_channel: 0,
+            keys: VecDeque::new(),
+        }
+    }
+
+    /// Returns the key at this URL, if it was received.
+    pub(super) fn key(&self, url: &Url) -> Option<[u8; 16]> {
+        let mut keys = self.keys.iter();
+        let (_, key) = keys.find(|(own, _)| own.is_same_resource(url))?;
+        Some(*key)
+    }
+
+    pub(super) fn keep_key(&mut self, url: Url, key: [u8; 16]) {
+        if self.keys.len() == KEYS_MAX {
+            self.keys.pop_front();
+        }
+        self.keys.push_back((url, key));
+    }
+
     fn check_host(&self, follow: RedirectPolicy, url: &Url) -> Result<(), String> {
         follow.check(self.url.host(), self.reached, url.host())
     }

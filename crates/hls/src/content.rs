@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use aes::Aes128;
+use aes::cipher::{BlockCipherDecrypt, KeyInit};
+
 /// Number of bytes of a body that are kept.
 const BYTES_MAX: usize = 16;
 
@@ -14,6 +17,13 @@ const BOXES: [&[u8]; 9] = [
 /// Beginnings of other media (RFC 8216, 3): a transport stream, packed audio with ID3 and AC-3, and
 /// WebVTT.
 const BEGINNINGS: [&[u8]; 5] = [b"G", b"ID3", b"\x0b\x77", b"WEBVTT", b"\xef\xbb\xbfWEBVTT"];
+
+/// Key and initialization vector of an encrypted body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cipher {
+    pub(crate) key: [u8; BYTES_MAX],
+    pub(crate) iv: [u8; BYTES_MAX],
+}
 
 /// Beginning of a body.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +41,24 @@ impl Content {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Returns the body if it is a key (RFC 8216, 4.3.2.4). `length` is that of the body.
+    pub(crate) fn key(&self, length: u64) -> Option<[u8; BYTES_MAX]> {
+        (length == BYTES_MAX as u64).then_some(self.bytes)
+    }
+
+    /// Decrypts a beginning with AES-128 in CBC mode (RFC 8216, 4.3.2.4).
+    pub(crate) fn decrypt(mut self, cipher: &Cipher) -> Content {
+        if self.len == BYTES_MAX {
+            let mut block = self.bytes.into();
+            Aes128::new(&cipher.key.into()).decrypt_block(&mut block);
+            let plain = block.iter().zip(cipher.iv);
+            for (byte, (own, iv)) in self.bytes.iter_mut().zip(plain) {
+                *byte = own ^ iv;
+            }
+        }
+        self
     }
 
     /// True if a player would recognize a segment, or the initialization section before one.
@@ -59,6 +87,19 @@ impl fmt::Display for Content {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn beginnings_are_decrypted() {
+        // NIST SP 800-38A, F.2.1: CBC-AES128.
+        let cipher = Cipher {
+            key: 0x2b7e_1516_28ae_d2a6_abf7_1588_09cf_4f3c_u128.to_be_bytes(),
+            iv: 0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f_u128.to_be_bytes(),
+        };
+        let mut content = Content::default();
+        content.extend(&0x7649_abac_8119_b246_cee9_8e9b_12e9_197d_u128.to_be_bytes());
+        let plain = 0x6bc1_bee2_2e40_9f96_e93d_7e11_7393_172a_u128.to_be_bytes();
+        assert_eq!(content.decrypt(&cipher).bytes, plain);
+    }
 
     #[test]
     fn media_is_told_from_other_bodies() {

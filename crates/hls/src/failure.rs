@@ -58,6 +58,8 @@ reasons! {
         /// The body of a segment is empty, or is no media of any format that players know. The
         /// detail has its beginning.
         NotMedia = "not_media";
+        /// A key is not 16 bytes long.
+        BadKey = "bad_key";
         /// A playlist is longer than 4 MiB, and may be endless.
         PlaylistTooLong = "playlist_too_long";
         /// No segment was complete in time.

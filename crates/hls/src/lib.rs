@@ -1,6 +1,7 @@
 //! HTTP Live Streaming: players of playlists and their segments.
 
 pub mod client;
+mod coding;
 pub mod config;
 mod connection;
 mod content;

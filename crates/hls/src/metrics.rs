@@ -47,6 +47,9 @@ measure::metrics! {
         /// Those answered before the segment or part was in the playlist. The player waits before
         /// it requests again.
         RELOADS_SHORT = "reloads_short", Count, "draft-pantos-hls-rfc8216bis, 6.2.5.2";
+        /// Keys of encrypted segments received. Those that are not plain resources of 16 bytes are
+        /// not requested.
+        KEYS = "keys", Count, "RFC 8216, 4.3.2.4";
         /// Segments that a player needed, received or not. If it plays parts of segments, each part
         /// counts as one here and in the other counters of segments.
         SEGMENTS_DUE = "segments_due", Count, "";
@@ -90,6 +93,8 @@ measure::metrics! {
         /// Time from each request for a playlist that waited for a segment or part to the last
         /// byte of the playlist.
         RELOAD_DELAY = "reload_delay", Seconds, "draft-pantos-hls-rfc8216bis, 6.2.5.2";
+        /// Time from the request of each key to its last byte.
+        KEY_DELAY = "key_delay", Seconds, "RFC 8216, 4.3.2.4";
         /// Time from the request of each whole segment to its last byte.
         SEGMENT_DELAY = "segment_delay", Seconds, "";
         /// Time from the request of each part of a segment, which the playlist listed, to its last

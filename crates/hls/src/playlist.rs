@@ -154,8 +154,20 @@ pub struct Segment {
     pub is_discontinuous: bool,
     /// True if it is missing, and must not be requested (rfc8216bis, 4.4.4.7).
     pub is_gap: bool,
-    /// True if it, or a part of it, is encrypted (RFC 8216, 4.3.2.4).
-    pub is_encrypted: bool,
+    /// Key of its encryption; `None` if it is not encrypted, or in a way that players cannot undo
+    /// without further software (RFC 8216, 4.3.2.4).
+    pub key: Option<Arc<Key>>,
+}
+
+/// A key that can be requested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// URI of its resource.
+    pub uri: String,
+    /// Initialization vector. Default: the number of the segment.
+    pub iv: Option<[u8; 16]>,
+    /// True if whole segments are encrypted, not samples in them.
+    pub is_of_segments: bool,
 }
 
 /// Media initialization section.
@@ -165,6 +177,8 @@ pub struct Map {
     pub uri: String,
     /// Part of the resource; `None`: all of it.
     pub range: Option<ByteRange>,
+    /// Key of its encryption.
+    pub key: Option<Arc<Key>>,
 }
 
 /// Part of a resource.

@@ -10,6 +10,7 @@ use crate::PROTOCOL;
 use crate::config::LowLatency;
 use session::{AckDelay, ChannelError, Flows, Judgement, Outcome, Sinks};
 
+mod encrypted;
 mod hostile;
 mod live;
 mod low_latency;
@@ -90,6 +91,7 @@ struct World<S> {
     prompt: Vec<ChannelId>,
     asked: Vec<Asked>,
     notes: Vec<&'static str>,
+    note_texts: Vec<String>,
     service: Option<session::Service>,
     outcome: Option<Outcome>,
 }
@@ -117,6 +119,7 @@ impl<S: FnMut(&str, Time) -> Option<Answer>> World<S> {
             prompt: Vec::new(),
             asked: Vec::new(),
             notes: Vec::new(),
+            note_texts: Vec::new(),
             service: None,
             outcome: None,
         };
@@ -154,7 +157,10 @@ impl<S: FnMut(&str, Time) -> Option<Answer>> World<S> {
                     assert!(self.open.contains(&channel), "it closes what is open");
                     self.forget(channel);
                 }
-                Output::Note(note) => self.notes.push(note.kind),
+                Output::Note(note) => {
+                    self.notes.push(note.kind);
+                    self.note_texts.push(note.text);
+                }
                 Output::Viewed(service) => self.service = Some(service),
                 Output::Ended(outcome) => self.outcome = Some(outcome),
                 Output::Playing { .. } => {}

@@ -7,8 +7,9 @@ use measure::Time;
 
 use crate::config::{ClientConfig, LowLatency};
 use crate::connection::Connection;
-use crate::content::Content;
-use crate::playlist::{ByteRange, Hint, Map, MediaPlaylist, Piece, Place, Segment};
+use crate::content::{Cipher, Content};
+use crate::failure::Failure;
+use crate::playlist::{ByteRange, Hint, Key, Map, MediaPlaylist, Piece, Place, Segment};
 use kit::http1::Url;
 use session::ChannelId;
 
@@ -58,6 +59,8 @@ pub(super) struct Track {
     refused: Option<Hint>,
     /// The current request on the connection for media.
     pub(super) wanted: Option<Wanted>,
+    /// Encryption of the body on the connection for media.
+    pub(super) cipher: Option<Cipher>,
     /// Beginning of the body on the connection for media.
     pub(super) content: Content,
     /// Length of the body so far.
@@ -79,6 +82,8 @@ pub(super) enum Wanted {
     Piece(WantedPiece),
     /// A part that the playlist does not list yet.
     Hint(Hint),
+    /// The key of the next segment or initialization section, which is at this URL.
+    Key(Url),
 }
 
 /// Properties of the segment or part that is being requested.
@@ -89,7 +94,6 @@ pub(super) struct WantedPiece {
     pub(super) duration: Duration,
     pub(super) date: Option<Duration>,
     pub(super) is_discontinuous: bool,
-    is_encrypted: bool,
     /// True if it is a part of a segment.
     pub(super) is_part: bool,
     /// True if it was requested before the playlist listed it.
@@ -130,6 +134,8 @@ pub(super) enum Next {
         uri: String,
         range: Option<ByteRange>,
         wanted: Wanted,
+        /// Key of its encryption, and the initialization vector.
+        key: Option<(Arc<Key>, [u8; 16])>,
     },
 }
 
@@ -154,6 +160,7 @@ impl Track {
             held: None,
             refused: None,
             wanted: None,
+            cipher: None,
             content: Content::default(),
             body_bytes: 0,
             map: None,
@@ -271,16 +278,24 @@ impl Track {
             return Next::Nothing;
         };
         let media = piece.media();
+        let key = |key: &Option<Arc<Key>>| {
+            let key = key.clone()?;
+            let number = u128::from(wanted.place.sequence).to_be_bytes();
+            let iv = key.iv.unwrap_or(number);
+            Some((key, iv))
+        };
         match &media.map {
             Some(map) if self.map.as_ref() != Some(map) => Next::Fetch {
                 uri: map.uri.clone(),
                 range: map.range,
                 wanted: Wanted::Map(map.clone()),
+                key: key(&map.key),
             },
             _ => Next::Fetch {
                 uri: media.uri.to_string(),
                 range: media.range,
                 wanted: Wanted::Piece(wanted),
+                key: key(&media.key),
             },
         }
     }
@@ -296,18 +311,54 @@ impl Track {
                 uri: hint.uri.to_string(),
                 range: hint.range,
                 wanted: Wanted::Hint(hint.clone()),
+                key: None,
             },
             _ => Next::Nothing,
         }
     }
 
-    /// True if the complete body can be what was requested. Of an encrypted one only the length is
-    /// known.
-    pub(super) fn is_media(&self) -> bool {
-        match &self.wanted {
-            Some(Wanted::Piece(piece)) if piece.is_encrypted => !self.content.is_empty(),
-            _ => self.content.is_media(),
+    /// Checks if the complete body can be what was requested. Otherwise returns why not.
+    pub(super) fn check_body(&self) -> Result<(), (Failure, String)> {
+        if let Some(Wanted::Key(_)) = &self.wanted {
+            let length = self.body_bytes;
+            let text = || format!("the key has {length} bytes instead of 16");
+            let key = self.content.key(length);
+            return key.map(drop).ok_or_else(|| (Failure::BadKey, text()));
         }
+        let Some(cipher) = self.cipher.as_ref().filter(|_| !self.content.is_empty()) else {
+            // The key of a hinted part is only known once the playlist lists it.
+            let was_hinted = match &self.wanted {
+                Some(Wanted::Piece(piece)) => piece.was_hinted,
+                wanted => matches!(wanted, Some(Wanted::Hint(_))),
+            };
+            let is_unknown = was_hinted && self.ends_encrypted();
+            let is_media = self.content.is_media() || is_unknown && !self.content.is_empty();
+            return match is_media {
+                true => Ok(()),
+                false => Err((Failure::NotMedia, self.content.to_string())),
+            };
+        };
+        if !self.body_bytes.is_multiple_of(16) {
+            let length = self.body_bytes;
+            let text = format!("it is encrypted, but its {length} bytes are no multiple of 16");
+            return Err((Failure::NotMedia, text));
+        }
+        let plain = self.content.decrypt(cipher);
+        match plain.is_media() {
+            true => Ok(()),
+            false => Err((Failure::NotMedia, format!("with its key, {plain}"))),
+        }
+    }
+
+    /// True if the last segments or parts of the playlist are encrypted as a whole.
+    fn ends_encrypted(&self) -> bool {
+        let Some(playlist) = &self.playlist else {
+            return false;
+        };
+        let part = playlist.parts.last().map(|part| &part.media);
+        let last = part.or(playlist.segments.last());
+        let key = last.and_then(|last| last.key.as_ref());
+        key.is_some_and(|key| key.is_of_segments)
     }
 
     /// Returns the purpose of the request, whose response is complete.
@@ -321,7 +372,7 @@ impl Track {
                     bytes: self.body_bytes,
                 });
             }
-            Some(Wanted::Piece(_)) | None => {}
+            Some(Wanted::Piece(_) | Wanted::Key(_)) | None => {}
         }
         wanted
     }
@@ -355,8 +406,8 @@ impl Track {
         match self.wanted.take() {
             Some(Wanted::Piece(piece)) => self.pass(piece),
             Some(Wanted::Hint(hint)) => self.refused = Some(hint),
-            // The initialization section failed, or the URL of the piece cannot be requested.
-            Some(Wanted::Map(_)) | None => {
+            // The initialization section or key failed, or the URL of the piece cannot be requested.
+            Some(Wanted::Map(_) | Wanted::Key(_)) | None => {
                 let next = self
                     .playlist
                     .as_ref()
@@ -377,7 +428,6 @@ impl WantedPiece {
             duration: media.duration,
             date: media.date,
             is_discontinuous: media.is_discontinuous,
-            is_encrypted: media.is_encrypted,
             is_part: matches!(piece, Piece::Part(_)),
             was_hinted,
             is_of_old_count: false,

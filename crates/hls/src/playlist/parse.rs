@@ -6,12 +6,13 @@ use std::time::Duration;
 use quick_m3u8::config::ParsingOptionsBuilder;
 use quick_m3u8::tag::KnownTag;
 use quick_m3u8::tag::hls::{
-    EnumeratedString, MediaType, Method, Part as PartTag, PreloadHint, PreloadHintType, Tag,
+    EnumeratedString, Key as KeyTag, MediaType, Method, Part as PartTag, PreloadHint,
+    PreloadHintType, Tag,
 };
 use quick_m3u8::{HlsLine, Reader};
 
 use super::{
-    AudioRendition, ByteRange, DURATION_MAX, Hint, Map, MediaPlaylist, MultivariantPlaylist,
+    AudioRendition, ByteRange, DURATION_MAX, Hint, Key, Map, MediaPlaylist, MultivariantPlaylist,
     PARTS_MAX, Part, Place, Playlist, PlaylistError, SEGMENTS_MAX, Segment, ServerControl,
     VARIANTS_MAX, Variant, date,
 };
@@ -19,6 +20,9 @@ use super::{
 /// Name of the tag with the date of a segment. The parser of tags refuses time zones without a
 /// colon, as ffmpeg writes them.
 const DATE_TAG: &str = "-X-PROGRAM-DATE-TIME";
+
+/// Format of a key that is a resource of 16 bytes (RFC 8216, 4.3.2.4).
+const KEY_FORMAT: &str = "identity";
 
 impl Playlist {
     /// Parses a playlist. Bytes that are not UTF-8 are replaced. `before` is the last playlist of
@@ -96,7 +100,7 @@ struct Builder<'a> {
     date: Option<Duration>,
     is_discontinuous: bool,
     is_gap: bool,
-    is_encrypted: bool,
+    key: Option<Arc<Key>>,
 }
 
 impl Builder<'_> {
@@ -120,9 +124,7 @@ impl Builder<'_> {
             Tag::Inf(tag) => self.duration = Some(tag.duration()),
             Tag::Byterange(tag) => self.range = Some((tag.length(), tag.offset())),
             Tag::Discontinuity(_) => self.is_discontinuous = true,
-            Tag::Key(tag) => {
-                self.is_encrypted = tag.method() != EnumeratedString::Known(Method::None);
-            }
+            Tag::Key(tag) => self.key(&tag),
             Tag::Map(tag) => {
                 let range = tag.byterange().map(|range| ByteRange {
                     offset: range.offset,
@@ -131,6 +133,7 @@ impl Builder<'_> {
                 self.map = Some(Arc::new(Map {
                     uri: tag.uri().to_owned(),
                     range: range.filter(|range| range.length > 0),
+                    key: self.key.clone(),
                 }));
             }
             Tag::Gap(_) => self.is_gap = true,
@@ -190,7 +193,7 @@ impl Builder<'_> {
             date,
             is_discontinuous: std::mem::take(&mut self.is_discontinuous),
             is_gap: std::mem::take(&mut self.is_gap),
-            is_encrypted: self.is_encrypted,
+            key: self.key.clone(),
         };
         self.segments.push(segment);
         Ok(())
@@ -201,6 +204,26 @@ impl Builder<'_> {
         let last = self.segments.last();
         let derived = || last?.date?.checked_add(last?.duration);
         self.date.or_else(derived)
+    }
+
+    fn key(&mut self, tag: &KeyTag<'_>) {
+        // A segment may have keys for several systems. Only this one needs no further software.
+        let is_identity = tag.keyformat() == KEY_FORMAT;
+        let is_of_segments = match tag.method() {
+            EnumeratedString::Known(Method::Aes128) => true,
+            EnumeratedString::Known(Method::None) => {
+                self.key = None;
+                return;
+            }
+            _ => false,
+        };
+        if let Some(uri) = tag.uri().filter(|_| is_identity) {
+            self.key = Some(Arc::new(Key {
+                uri: uri.to_owned(),
+                iv: tag.iv().and_then(read_iv),
+                is_of_segments,
+            }));
+        }
     }
 
     fn part(&mut self, tag: &PartTag<'_>) -> Result<(), PlaylistError> {
@@ -229,7 +252,7 @@ impl Builder<'_> {
             date,
             is_discontinuous: self.is_discontinuous && index == 0,
             is_gap: tag.gap(),
-            is_encrypted: self.is_encrypted,
+            key: self.key.clone(),
         };
         self.parts.push(Part {
             place: Place {
@@ -276,7 +299,7 @@ impl Builder<'_> {
         // Tags of the segments that were left out apply to those that follow.
         if let Some(last) = self.segments.last() {
             self.map.clone_from(&last.map);
-            self.is_encrypted = last.is_encrypted;
+            self.key.clone_from(&last.key);
         }
         Ok(())
     }
@@ -328,6 +351,13 @@ fn byte_range(
     };
     let offset = offset.or_else(follows).unwrap_or(0);
     (length > 0).then_some(ByteRange { offset, length })
+}
+
+/// Parses 128 bits in hexadecimal (RFC 8216, 4.2).
+fn read_iv(text: &str) -> Option<[u8; 16]> {
+    let digits = text.strip_prefix("0x").or(text.strip_prefix("0X"))?;
+    let number = u128::from_str_radix(digits, 16).ok()?;
+    Some(number.to_be_bytes())
 }
 
 fn to_duration(seconds: f64) -> Option<Duration> {

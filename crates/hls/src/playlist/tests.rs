@@ -49,15 +49,24 @@ fn odd_lines_are_skipped_as_players_do() {
 fn keys_apply_to_the_segments_after_them() {
     let playlist = media(
         "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\na\n\
-         #EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXTINF:2,\nb\n#EXTINF:2,\nc\n\
-         #EXT-X-KEY:METHOD=NONE\n#EXTINF:2,\nd\n",
+         #EXT-X-KEY:METHOD=AES-128,URI=\"k\",IV=0x1F\n#EXT-X-MAP:URI=\"m\"\n#EXTINF:2,\nb\n\
+         #EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://x\",KEYFORMAT=\"com.apple.streamingkeydelivery\"\n\
+         #EXTINF:2,\nc\n#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"l\"\n#EXTINF:2,\nd\n\
+         #EXT-X-KEY:METHOD=NONE\n#EXTINF:2,\ne\n",
     );
-    let encrypted: Vec<bool> = playlist
+    let keys: Vec<Option<(&str, Option<u8>, bool)>> = playlist
         .segments
         .iter()
-        .map(|own| own.is_encrypted)
+        .map(|own| {
+            let key = own.key.as_ref()?;
+            let iv = key.iv.map(|iv| iv[15]);
+            Some((key.uri.as_str(), iv, key.is_of_segments))
+        })
         .collect();
-    assert_eq!(encrypted, [false, true, true, false]);
+    let first = Some(("k", Some(0x1f), true));
+    assert_eq!(keys, [None, first, first, Some(("l", None, false)), None]);
+    let map = playlist.segments[1].map.as_ref().expect("it has one");
+    assert_eq!(map.key, playlist.segments[1].key);
 }
 
 #[test]
@@ -257,7 +266,7 @@ prop_compose! {
             date: None,
             is_discontinuous,
             is_gap,
-            is_encrypted: false,
+            key: None,
         }
     }
 }

@@ -19,6 +19,7 @@ fn nginx(folder: &Path, port: u16) -> Process {
         "daemon off; master_process off; pid {own}/pid; error_log {own}/error.log;\n\
          events {{ worker_connections 256; }}\n\
          http {{ log_format plain '$uri $status $body_bytes_sent'; access_log {own}/access.log plain;\n\
+         gzip on; gzip_types *; gzip_min_length 1;\n\
          {temporary} server {{ listen 127.0.0.1:{port}; root {own}; }} }}\n"
     );
     let path = folder.join("nginx.conf");
@@ -105,6 +106,59 @@ fn recorded_segments_are_played_once_and_to_the_end() {
     assert_eq!(metric("payload_bytes"), bytes + section_bytes);
     assert_eq!(metric("requests"), logged(folder.path(), "").0);
     assert!(report.metric("live_latency")["count"].is_null());
+}
+
+#[test]
+fn encrypted_segments_of_ffmpeg_are_tried_with_their_key() {
+    if !have("nginx") || !have("ffmpeg") {
+        return;
+    }
+    let folder = folder();
+    let write = |name: &str, bytes: &[u8]| {
+        fs::write(folder.path().join(name), bytes).expect("the folder can be written to");
+    };
+    write("right.key", b"0123456789abcdef");
+    write("wrong.key", b"0123456789abcdeF");
+    // The URI of the key, the file with it, and no vector: the number of each segment.
+    write("info", b"right.key\nright.key\n");
+    let options = [
+        "-t",
+        "4",
+        "-hls_playlist_type",
+        "vod",
+        "-hls_key_info_file",
+        "info",
+    ];
+    let made = ffmpeg(
+        folder.path(),
+        &[],
+        &[&options[..], &["right.m3u8"]].concat(),
+    );
+    made.finish(Duration::from_secs(60)).expect(0);
+    let right = fs::read_to_string(folder.path().join("right.m3u8")).expect("it was made");
+    let segments = right.matches(".ts").count() as u64;
+    assert!(segments >= 4);
+    write(
+        "wrong.m3u8",
+        right.replace("right.key", "wrong.key").as_bytes(),
+    );
+    let port = free_port();
+    let _nginx = nginx(folder.path(), port);
+    let load = |name: &str, code| {
+        let url = format!("http://127.0.0.1:{port}/{name}.m3u8");
+        let arguments = ["load", &url, "-c", "2", "--json", "out.json"];
+        run(folder.path(), arguments).expect(code);
+        Report::read(&folder.path().join("out.json"))
+    };
+    let report = load("right", 0);
+    let metric = |name: &str| number(report.metric(name));
+    assert_eq!((metric("keys"), metric("segments")), (2, 2 * segments));
+    assert_eq!(metric("payload_bytes"), logged(folder.path(), ".ts").1);
+    // nginx compressed the playlist, and nothing else.
+    assert!(logged(folder.path(), ".m3u8").1 < 2 * right.len() as u64);
+    let report = load("wrong", 99);
+    assert_eq!(report.clients("failed"), 2);
+    assert_eq!(report.failures("not_media"), 2);
 }
 
 #[test]

@@ -1,0 +1,192 @@
+//! Encrypted segments, and compressed playlists.
+
+use aes::Aes128;
+use aes::cipher::{BlockCipherEncrypt, KeyInit};
+use libdeflater::{CompressionLvl, Compressor};
+
+use super::*;
+
+/// Encrypts the first block of a segment of 160 bytes (AES-128, CBC).
+fn segment(key: [u8; 16], iv: u128) -> Vec<u8> {
+    let plain = u128::from_be_bytes(*b"G@\0\x10 media media") ^ iv;
+    let mut block = plain.to_be_bytes().into();
+    Aes128::new(&key.into()).encrypt_block(&mut block);
+    [block.as_slice(), &[7; 144]].concat()
+}
+
+/// Recorded media of six segments: one in plain text, two with a key whose vector is the number, one
+/// with a vector of its own, one with a second key, and one with samples that are encrypted.
+const PLAYLIST: &str = "#EXTINF:2,\n0.ts\n\
+    #EXT-X-KEY:METHOD=AES-128,URI=\"k1\"\n#EXTINF:2,\n1.ts\n#EXTINF:2,\n2.ts\n\
+    #EXT-X-KEY:METHOD=AES-128,URI=\"k1\",IV=0x0009\n#EXTINF:2,\n3.ts\n\
+    #EXT-X-KEY:METHOD=AES-128,URI=\"k2\"\n#EXTINF:2,\n4.ts\n\
+    #EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"k3\"\n#EXTINF:2,\n5.ts\n#EXT-X-ENDLIST\n";
+
+fn serve(path: &str) -> Answer {
+    Answer::ok(match path.trim_start_matches("/a/") {
+        "index.m3u8" => return playlist("", PLAYLIST),
+        "k1" => vec![1; 16],
+        "k2" => vec![2; 16],
+        "k3" => vec![3; 16],
+        "1.ts" => segment([1; 16], 1),
+        "2.ts" => segment([1; 16], 2),
+        "3.ts" => segment([1; 16], 9),
+        "4.ts" => segment([2; 16], 4),
+        _ => b"G@\0\x10 media media".repeat(10),
+    })
+}
+
+#[test]
+fn keys_are_requested_once_before_their_segments() {
+    let mut world = World::new(config(), |path, _| Some(serve(path)));
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    let names = [
+        "index.m3u8",
+        "0.ts",
+        "k1",
+        "1.ts",
+        "2.ts",
+        "3.ts",
+        "k2",
+        "4.ts",
+        "k3",
+        "5.ts",
+    ];
+    let requested: Vec<&str> = world
+        .paths()
+        .iter()
+        .map(|path| path.trim_start_matches("/a/"))
+        .collect();
+    assert_eq!(requested, names);
+    assert_eq!(world.count(m::KEYS), 3);
+    assert_eq!(world.recorded(m::KEY_DELAY).0, 3);
+    assert_eq!(world.count(m::SEGMENTS), 6);
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 0);
+    // Keys are no media.
+    assert_eq!(world.count(m::PAYLOAD_BYTES), 6 * 160);
+}
+
+#[test]
+fn wrong_keys_and_bodies_have_their_reasons() {
+    type Change = fn(&str, Answer) -> Answer;
+    let changes: [(Change, &str, u64); 5] = [
+        // Two segments of the first key, and the next of it after three failures.
+        (
+            |path, own| match path {
+                "/a/k2" => Answer::ok(vec![2; 17]),
+                _ => own,
+            },
+            "the key has 17 bytes instead of 16",
+            1,
+        ),
+        (
+            |path, own| match path {
+                "/a/k2" => Answer::ok(Vec::new()),
+                _ => own,
+            },
+            "the key has 0 bytes instead of 16",
+            1,
+        ),
+        (
+            |path, own| match path {
+                "/a/k2" => Answer::new("404 Not Found", ""),
+                _ => own,
+            },
+            "404 Not Found",
+            1,
+        ),
+        (
+            |path, own| match path {
+                "/a/k2" => Answer::ok(vec![9; 16]),
+                _ => own,
+            },
+            "with its key, the body is not media",
+            1,
+        ),
+        (
+            |path, own| match path {
+                "/a/2.ts" => Answer::ok(vec![1; 161]),
+                _ => own,
+            },
+            "161 bytes are no multiple of 16",
+            1,
+        ),
+    ];
+    for (change, text, failed) in changes {
+        let mut world = World::new(config(), move |path, _| Some(change(path, serve(path))));
+        world.run(at(60_000));
+        assert_eq!(world.outcome, Some(Outcome::Completed), "{text}");
+        assert_eq!(world.count(m::SEGMENTS_FAILED), failed, "{text}");
+        assert_eq!(world.count(m::SEGMENTS), 6 - failed, "{text}");
+        assert_eq!(world.notes, ["segment_failed"]);
+        assert!(world.note_texts[0].contains(text), "{:?}", world.note_texts);
+    }
+}
+
+#[test]
+fn first_key_that_is_missing_ends_the_client() {
+    let playlist_of = |path: &str| match path {
+        "/a/index.m3u8" => playlist(
+            "",
+            "#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXTINF:2,\n0.ts\n#EXT-X-ENDLIST\n",
+        ),
+        _ => Answer::new("403 Forbidden", ""),
+    };
+    let mut world = World::new(config(), move |path, _| Some(playlist_of(path)));
+    world.run(at(60_000));
+    let (reason, detail) = world.failed();
+    assert_eq!(reason, "status_403");
+    assert!(detail.contains("/a/k"), "{detail}");
+}
+
+fn gzip(answer: Answer) -> Answer {
+    let mut compressor = Compressor::new(CompressionLvl::default());
+    let mut body = vec![0; compressor.gzip_compress_bound(answer.body.len())];
+    let length = compressor.gzip_compress(&answer.body, &mut body);
+    body.truncate(length.expect("the bound is kept"));
+    Answer {
+        body,
+        head: "200 OK\r\nContent-Encoding: gzip".to_owned(),
+        ..answer
+    }
+}
+
+#[test]
+fn playlists_may_be_compressed_and_segments_are_not() {
+    let mut world = World::new(config(), |path, _| {
+        let answer = serve(path);
+        Some(match path.ends_with(".m3u8") {
+            true => gzip(answer),
+            false => answer,
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    for asked in &world.asked {
+        let accepted = match asked.path.ends_with(".m3u8") {
+            true => "Accept-Encoding: gzip\r\n",
+            false => "Accept-Encoding: identity\r\n",
+        };
+        assert!(asked.head.contains(accepted), "{}", asked.head);
+    }
+}
+
+#[test]
+fn playlists_whose_coding_is_wrong_have_their_reason() {
+    for (head, body, text) in [
+        ("Content-Encoding: br", &b"x"[..], "its coding `br`"),
+        (
+            "Content-Encoding: gzip",
+            b"#EXTM3U",
+            "not complete gzip data",
+        ),
+    ] {
+        let head = format!("200 OK\r\n{head}");
+        let mut world = World::new(config(), move |_, _| Some(Answer::new(&head, body)));
+        world.run(at(60_000));
+        let (reason, detail) = world.failed();
+        assert_eq!(reason, "bad_playlist");
+        assert!(detail.contains(text), "{detail}");
+    }
+}

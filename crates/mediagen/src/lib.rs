@@ -15,6 +15,7 @@ pub mod h264;
 pub mod ladder;
 mod opus;
 pub mod picture_size;
+pub mod segments;
 pub mod steps;
 #[cfg(test)]
 mod tests;

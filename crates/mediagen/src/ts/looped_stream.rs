@@ -193,7 +193,7 @@ pub fn read_time(bytes: [u8; 5]) -> u64 {
 }
 
 /// Encodes a presentation or decoding time after the four bits of `prefix`.
-pub(super) fn write_time(prefix: u8, time: u64) -> [u8; 5] {
+pub(crate) fn write_time(prefix: u8, time: u64) -> [u8; 5] {
     let byte = |shift: u32| (time >> shift) as u8;
     [
         prefix << 4 | (byte(30) & 7) << 1 | 1,

@@ -29,7 +29,8 @@ pub enum VariantChoice {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LowLatency {
-    /// They request the part that a hint names before the playlist lists it, as Apple's player does.
+    /// They request the part that a hint names before the playlist lists it, as Apple's player
+    /// does.
     #[default]
     Hints,
     /// They request parts that the playlist lists, as hls.js does.
@@ -79,8 +80,8 @@ pub struct ClientConfig {
     /// the URL, at any port), `any`, or `none`: no redirects at all, and URIs of the same host.
     pub follow: RedirectPolicy,
     /// Additional header fields of each request, by name, such as `{Origin: "https://a.org"}`.
-    /// Those with credentials (`Authorization`, `Cookie`) are sent only to the host and port of the URL.
-    /// Default: none.
+    /// Those with credentials (`Authorization`, `Cookie`) are sent only to the host and port of the
+    /// URL. Default: none.
     pub headers: AdditionalFields,
     /// Value of `User-Agent`. Default: `streamgauge/` and the version.
     pub user_agent: String,

@@ -69,7 +69,8 @@ enum State {
 pub(super) struct Wish {
     pub(super) url: Url,
     pub(super) range: Option<ByteRange>,
-    /// Time for which the server may wait with the response, if it is longer than `request_timeout`.
+    /// Time for which the server may wait with the response, if it is longer than
+    /// `request_timeout`.
     pub(super) patience: Duration,
     /// True if the body may be compressed.
     pub(super) takes_gzip: bool,
@@ -86,7 +87,8 @@ pub(super) struct Request {
     sent_at: Time,
     /// Time when the head of the response arrived.
     pub(super) head_at: Option<Time>,
-    /// Time for which the server may wait with the response, if it is longer than `request_timeout`.
+    /// Time for which the server may wait with the response, if it is longer than
+    /// `request_timeout`.
     patience: Duration,
     takes_gzip: bool,
     /// Coding of the body; `None`: it is as it is.

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use measure::Catalogue;
 
+use super::calibration::TRIALS;
 use super::client::Client;
 use super::config::ClientConfig;
 use super::metrics::HLS;
+use super::server::reference::SERVER;
 use kit::descriptor::{
     ClientFactory, ClientIdentity, Facts, KeysType, Location, PathSuffix, PopulationKeys, Protocol,
     RunContext, StreamName, Transport,
@@ -35,8 +37,8 @@ pub static PROTOCOL: Protocol = Protocol {
     stream_columns: &[],
     parse_url: read_url,
     probe: None,
-    server: None,
-    trials: &[],
+    server: Some(&SERVER),
+    trials: TRIALS,
     options: &ClientOptions::NONE,
     keys: KeysType::of::<ClientConfig>(),
     former_key: |_| None,

@@ -1,5 +1,6 @@
-//! HTTP Live Streaming: players of playlists and their segments.
+//! HTTP Live Streaming: players of playlists and their segments, and a reference server.
 
+mod calibration;
 pub mod client;
 mod coding;
 pub mod config;
@@ -10,5 +11,6 @@ pub mod failure;
 pub mod metrics;
 mod playback;
 pub mod playlist;
+pub mod server;
 
 pub use descriptor::PROTOCOL;

@@ -100,7 +100,7 @@ pub struct ServerControl {
 }
 
 /// A place in a playlist: a segment by its number, and the parts of it that lie before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// Number of the segment.
     pub sequence: u64,
@@ -253,7 +253,8 @@ impl MediaPlaylist {
         &self.parts[begin(sequence)..end]
     }
 
-    /// True if a player can play parts: the server lists them, and a request waits for the next one.
+    /// True if a player can play parts: the server lists them, and a request waits for the next
+    /// one.
     pub fn is_low_latency(&self) -> bool {
         self.part_target.is_some() && self.control.can_block_reload
     }

@@ -406,7 +406,8 @@ impl Track {
         match self.wanted.take() {
             Some(Wanted::Piece(piece)) => self.pass(piece),
             Some(Wanted::Hint(hint)) => self.refused = Some(hint),
-            // The initialization section or key failed, or the URL of the piece cannot be requested.
+            // The initialization section or key failed, or the URL of the piece cannot be
+            // requested.
             Some(Wanted::Map(_) | Wanted::Key(_)) | None => {
                 let next = self
                     .playlist

@@ -271,8 +271,8 @@ impl Builder<'_> {
         }
         let (offset, length) = (tag.byterange_start(), tag.byterange_length());
         let range = length.map(|length| ByteRange { offset, length });
-        // One that begins in the middle of a resource and has no stated end may hold more parts than
-        // one. It is requested when the playlist lists it.
+        // One that begins in the middle of a resource and has no stated end may hold more parts
+        // than one. It is requested when the playlist lists it.
         let is_open = offset > 0 && length.is_none();
         self.hint = (!is_open && length != Some(0)).then(|| Hint {
             uri: tag.uri().into(),

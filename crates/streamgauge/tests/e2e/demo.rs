@@ -114,7 +114,7 @@ fn report_repeats_the_figures_of_the_run() {
 
 #[test]
 fn every_protocol_that_can_be_demonstrated_passes() {
-    run_concurrently(&["rtmp", "srt", "webrtc"], |&protocol| {
+    run_concurrently(&["hls", "rtmp", "srt", "webrtc"], |&protocol| {
         let folder = folder();
         let arguments = format!("demo {protocol} --clients 20 --duration 6s --json demo.json");
         let mut arguments: Vec<&str> = arguments.split(' ').collect();

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::{
-    Process, RUN_TIMEOUT, Report, folder, free_port, have, number, run, wait_for,
+    Process, RUN_TIMEOUT, Report, folder, free_port, have, number, run, streamgauge, wait_for,
 };
 
 /// Starts nginx with the files of this folder. It logs path, status and bytes of each request.
@@ -201,4 +201,47 @@ fn live_playlist_of_ffmpeg_is_followed() {
     // three seconds after it began.
     let median = latency["p50"].as_f64().expect("a number");
     assert!((2.0..60.0).contains(&median), "{median}");
+}
+
+#[test]
+fn ffmpeg_plays_every_picture_of_the_reference_server() {
+    if !have("ffmpeg") {
+        return;
+    }
+    for (format, part) in [("ts", None), ("fmp4", None), ("fmp4", Some("200ms"))] {
+        let (folder, port) = (folder(), free_port());
+        let port_text = port.to_string();
+        let mut arguments = vec!["serve", "hls", "--port", &port_text, "--length", "4s"];
+        arguments.extend(["--format", format, "--window", "3", "--bitrate", "500kbps"]);
+        arguments.extend(part.iter().flat_map(|part| ["--part", part]));
+        let mut server = Process::start(streamgauge(arguments), folder.path());
+        server.listen(port);
+        let url = format!("http://127.0.0.1:{port}/live/index.m3u8");
+        let mut command = Command::new("ffmpeg");
+        // From the first segment of the playlist.
+        let options = "-nostdin -hide_banner -v error -live_start_index 0 -i";
+        command.args(options.split(' ')).arg(&url);
+        command.args(["-f", "framemd5", "pictures"]);
+        let player = Process::start(command, folder.path());
+        let finished = player.finish(Duration::from_secs(60)).expect(0);
+        assert_eq!(finished.stderr, "", "{format}, {part:?}");
+        let pictures = fs::read_to_string(folder.path().join("pictures")).expect("it was written");
+        let lines: Vec<&str> = pictures
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .collect();
+        // Three segments of 50 pictures before the start, and two after it. Their times go on.
+        assert_eq!(lines.len(), 250, "{format}, {part:?}");
+        let times: Vec<i64> = lines
+            .iter()
+            .map(|line| {
+                let time = line.split(',').nth(2).expect("it has a time");
+                time.trim().parse().expect("a number")
+            })
+            .collect();
+        assert!(
+            times.is_sorted_by(|one, next| *next == one + 1),
+            "{times:?}"
+        );
+    }
 }

@@ -128,6 +128,32 @@ fn every_figure_of_srt_is_true_also_over_a_link() {
 }
 
 #[test]
+fn every_figure_of_hls_is_true() {
+    let _light = among_light_tests();
+    let folder = folder();
+    let found = calibrated(folder.path(), "hls");
+    let path = &found["paths"][0];
+    assert_eq!(path["path"], "tcp");
+    // The faults did occur.
+    for (streams, metric) in [
+        ("live", "segments"),
+        ("parts", "hints_used"),
+        ("parts", "playlists_delta"),
+        ("faulty", "segments_failed"),
+        ("faulty", "segments_late"),
+        ("faulty", "discontinuities"),
+    ] {
+        assert!(
+            truth(path, streams, metric) >= 10.0,
+            "{metric} of {streams}"
+        );
+    }
+    // Each segment was held back for 200 ms.
+    let delay = truth(path, "delayed", "segment_delay.mean");
+    assert!((0.2..0.5).contains(&delay), "{delay}");
+}
+
+#[test]
 fn every_figure_of_webrtc_is_true_by_headers_and_decrypted() {
     let _light = among_light_tests();
     let folder = folder();

@@ -14,8 +14,8 @@ fn segment(key: [u8; 16], iv: u128) -> Vec<u8> {
     [block.as_slice(), &[7; 144]].concat()
 }
 
-/// Recorded media of six segments: one in plain text, two with a key whose vector is the number, one
-/// with a vector of its own, one with a second key, and one with samples that are encrypted.
+/// Recorded media of six segments: one in plain text, two with a key whose vector is the number,
+/// one with a vector of its own, one with a second key, and one with samples that are encrypted.
 const PLAYLIST: &str = "#EXTINF:2,\n0.ts\n\
     #EXT-X-KEY:METHOD=AES-128,URI=\"k1\"\n#EXTINF:2,\n1.ts\n#EXTINF:2,\n2.ts\n\
     #EXT-X-KEY:METHOD=AES-128,URI=\"k1\",IV=0x0009\n#EXTINF:2,\n3.ts\n\

@@ -8,8 +8,8 @@ const PART: u64 = 500;
 /// Number of parts that were complete when the run began.
 const COMPLETE: u64 = 40;
 
-/// A server of low-latency HLS. Parts are numbered from its start; part `n` is complete 500 ms after
-/// the one before.
+/// A server of low-latency HLS. Parts are numbered from its start; part `n` is complete 500 ms
+/// after the one before.
 #[derive(Clone, Default)]
 struct Origin {
     /// It answers at once, whatever a request waits for.

@@ -127,7 +127,8 @@ impl Track {
     }
 
     /// Compares the hinted part that was requested, or received, with the piece that the playlist
-    /// lists in its place. Returns the number of bytes that were received in vain, if it is another.
+    /// lists in its place. Returns the number of bytes that were received in vain, if it is
+    /// another.
     fn match_hint(&mut self, in_parts: bool) -> Option<u64> {
         let (hint, bytes, is_under_way) = match (&self.wanted, &self.held) {
             (Some(Wanted::Hint(hint)), _) => (hint, self.body_bytes, true),
@@ -207,8 +208,8 @@ impl Track {
         target.unwrap_or(Duration::from_secs(1))
     }
 
-    /// Returns how long the server may wait before it answers a request for what does not exist yet:
-    /// three target durations (rfc8216bis, 6.2.5.2).
+    /// Returns how long the server may wait before it answers a request for what does not exist
+    /// yet: three target durations (rfc8216bis, 6.2.5.2).
     pub(in crate::client) fn patience(&self) -> Duration {
         let target = self.playlist.as_ref().map(|own| own.target_duration);
         3 * target.unwrap_or_default()

@@ -1,0 +1,110 @@
+//! Calibration trials of the HLS metrics.
+
+use kit::calibration::{
+    Check, Evidence, Statistic, Tolerance, Trial, TrialClients, TrueValue, Truth,
+};
+
+const URL: &str = "hls+http://{address}/live/index.m3u8";
+
+/// Segments and parts that the server sent to their end.
+const SENT: &[&str] = &["/segments", "/parts"];
+
+/// The delay begins before the request is sent, and the first requests wait for their connections.
+const DELAY_TOLERANCE: Tolerance = Tolerance::Absolute(5e-3);
+
+pub(super) static TRIALS: &[Trial] = &[
+    Trial {
+        server: "--bitrate 400kbps --segment 1s --length {length}",
+        link: None,
+        thresholds: &[],
+        clients: &[players("live")],
+        checks: &[
+            Check::count("live", "requests", &["/requests"]),
+            Check::count("live", "playlists", &["/playlists"]),
+            Check::count("live", "segments", SENT),
+            Check::count("live", "segments_due", SENT),
+            Check::count("live", "payload_bytes", &["/bytes"]),
+            Check::zero("live", "parts"),
+            Check::zero("live", "reloads"),
+            Check::zero("live", "playlists_backwards"),
+        ],
+    },
+    Trial {
+        server: "--bitrate 400kbps --format fmp4 --segment 1s --part 200ms --length {length}",
+        link: None,
+        thresholds: &[],
+        clients: &[players("parts")],
+        checks: &[
+            Check::count("parts", "requests", &["/requests"]),
+            Check::count("parts", "playlists", &["/playlists"]),
+            Check::count("parts", "reloads", &["/reloads"]),
+            Check::count("parts", "playlists_delta", &["/deltas"]),
+            Check::count("parts", "segments", SENT),
+            Check::count("parts", "segments_due", SENT),
+            Check::count("parts", "parts", &["/parts"]),
+            Check::count("parts", "hints_used", &["/hinted"]),
+            Check::count("parts", "payload_bytes", &["/bytes"]),
+            Check::zero("parts", "hints_wasted"),
+            Check::zero("parts", "bytes_wasted"),
+            Check::zero("parts", "reloads_short"),
+            Check::zero("parts", "playlists_unusable"),
+        ],
+    },
+    Trial {
+        server: "--bitrate 400kbps --segment 500ms --recorded --length {length} --fault missing=4 \
+                 --fault discontinuity=3 --fault late=5:1s",
+        link: None,
+        thresholds: &[],
+        clients: &[players("faulty")],
+        checks: &[
+            Check::count("faulty", "requests", &["/requests"]),
+            Check::count("faulty", "segments", SENT),
+            Check::count("faulty", "segments_due", &["/segments", "/missing"]),
+            Check::count("faulty", "segments_failed", &["/missing"]),
+            Check::count("faulty", "segments_late", &["/late"]),
+            Check::count("faulty", "discontinuities", &["/discontinuities"]),
+            Check::count("faulty", "payload_bytes", &["/bytes"]),
+            Check::count("faulty", "refusals", &["/missing"]),
+        ],
+    },
+    Trial {
+        server: "--bitrate 400kbps --segment 500ms --recorded --length {length} --fault late=1:200ms",
+        link: None,
+        thresholds: &[],
+        clients: &[players("delayed")],
+        checks: &[
+            Check::count("delayed", "segments", SENT),
+            Check {
+                clients: "delayed",
+                metric: "segment_delay",
+                figure: Statistic::Mean,
+                truth: Truth::Known(delay),
+                tolerance: DELAY_TOLERANCE,
+            },
+            Check {
+                clients: "delayed",
+                metric: "segment_delay",
+                figure: Statistic::Count,
+                truth: Truth::Sum(SENT),
+                tolerance: Tolerance::Exact,
+            },
+        ],
+    },
+];
+
+/// Players that stay until the media ends.
+const fn players(name: &'static str) -> TrialClients {
+    TrialClients {
+        name,
+        number: 10,
+        url: URL,
+        keys: &["leave: at_end"],
+    }
+}
+
+/// Mean time in which the server answered a request for a segment.
+fn delay(evidence: &Evidence) -> Option<TrueValue> {
+    let nanos = evidence.sum("/media_nanos")?;
+    let segments = evidence.sum("/segments")?;
+    Some(TrueValue::exactly(nanos / segments / 1e9))
+}

@@ -1,0 +1,388 @@
+//! Players against the reference server, in virtual time over a virtual network: each fault is
+//! found as often as it was injected.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hls::PROTOCOL;
+use hls::client::Client;
+use hls::config::{ClientConfig, LowLatency, VariantChoice};
+use hls::metrics as m;
+use hls::server::{ServedConnection, Server, ServerConfig};
+use kit::faults::FaultSet as _;
+use kit::http1::Url;
+use measure::units::TimeSpan;
+use measure::{CounterId, HistogramId};
+use mediagen::segments::Container;
+use session::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
+use session::{Outcome, Output, Record};
+
+const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
+const LENGTH: Duration = Duration::from_secs(40);
+
+/// A server with segments of 2 s, and 40 s of live media after the full playlist that it begins
+/// with.
+fn server(faults: &[&str]) -> ServerConfig {
+    let mut config = ServerConfig {
+        bitrate: 200_000,
+        length: Some(LENGTH),
+        wall_clock: WALL_CLOCK,
+        ..ServerConfig::default()
+    };
+    for fault in faults {
+        config.faults.add(fault).expect("it is one");
+    }
+    config
+}
+
+/// The same with five parts in each segment.
+fn server_with_parts(faults: &[&str]) -> ServerConfig {
+    ServerConfig {
+        container: Container::FragmentedMp4,
+        part: Some(Duration::from_millis(400)),
+        ..server(faults)
+    }
+}
+
+/// What was measured, and what the server reports.
+struct Run {
+    pair: Pair,
+    served: Vec<ServedConnection>,
+    notes: Vec<&'static str>,
+}
+
+impl Run {
+    fn new(server: ServerConfig, config: ClientConfig, path: &str) -> Run {
+        let server = Server::new(server).expect("it is valid");
+        let mut settings = PairSettings::new(1, PROTOCOL.catalogue);
+        settings.port = 80;
+        let url = Url::parse(&format!("http://server{path}")).expect("a URL");
+        let client = Client::new(Arc::new(config), url, Some(WALL_CLOCK));
+        let mut pair = Pair::new(settings, Box::new(client), move |number| {
+            server.session(number.0 as u64)
+        });
+        assert_eq!(pair.run(Duration::from_secs(200)), RunEnd::Ended);
+        let (mut served, mut notes) = (Vec::new(), Vec::new());
+        for (_, output) in pair.outputs() {
+            match output {
+                Output::Record(record) => served.push(connection(record)),
+                Output::Note(note) => notes.push(note.kind),
+                _ => {}
+            }
+        }
+        Run {
+            pair,
+            served,
+            notes,
+        }
+    }
+
+    fn outcome(&self) -> &Outcome {
+        self.pair.outcome(SessionNumber(0)).expect("it has ended")
+    }
+
+    #[track_caller]
+    fn assert_ended_by_server(&self) {
+        let outcome = self.outcome();
+        let is_it = matches!(outcome, Outcome::EndedByServer { in_order: true, .. });
+        assert!(is_it, "{outcome:?}");
+    }
+
+    fn reason(&self) -> &'static str {
+        match self.outcome() {
+            Outcome::Failed(failure) => failure.reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn count(&mut self, counter: CounterId) -> u64 {
+        self.pair.recorder(Side::Client).counter(counter)
+    }
+
+    /// Number of values, and the largest in milliseconds.
+    fn recorded(&mut self, histogram: HistogramId) -> (u64, f64) {
+        let recorded = self.pair.recorder(Side::Client).histogram(histogram);
+        recorded.map_or((0, 0.0), |own| {
+            (own.count(), own.max().unwrap_or(0) as f64 / 1e6)
+        })
+    }
+
+    /// Sum over all connections.
+    fn sum(&self, of: impl Fn(&ServedConnection) -> u64) -> u64 {
+        self.served.iter().map(of).sum()
+    }
+
+    /// Checks that both sides count the same.
+    #[track_caller]
+    fn assert_agreement(&mut self) {
+        let pairs: [(CounterId, u64); 8] = [
+            (m::REQUESTS, self.sum(|own| own.requests)),
+            (m::PLAYLISTS, self.sum(|own| own.playlists)),
+            (m::RELOADS, self.sum(|own| own.reloads)),
+            (m::PLAYLISTS_DELTA, self.sum(|own| own.deltas)),
+            (m::SEGMENTS, self.sum(|own| own.segments + own.parts)),
+            (m::PARTS, self.sum(|own| own.parts)),
+            (m::DISCONTINUITIES, self.sum(|own| own.discontinuities)),
+            (m::PAYLOAD_BYTES, self.sum(|own| own.bytes)),
+        ];
+        for (counter, served) in pairs {
+            assert_eq!(self.count(counter), served, "{counter:?}");
+        }
+        // The connection of a hint that turns out to be wrong is closed.
+        assert!(self.sum(|own| own.unfinished) <= self.count(m::HINTS_WASTED));
+    }
+}
+
+fn connection(record: &Record) -> ServedConnection {
+    let served = record.downcast_ref::<ServedConnection>();
+    served.expect("it is one").clone()
+}
+
+const PATH: &str = "/a/index.m3u8";
+
+fn usual() -> ClientConfig {
+    ClientConfig::default()
+}
+
+#[test]
+fn live_segments_are_played_as_they_are_made() {
+    for container in [Container::MpegTs, Container::FragmentedMp4] {
+        let config = ServerConfig {
+            container,
+            ..server(&[])
+        };
+        let mut run = Run::new(config, usual(), PATH);
+        run.assert_ended_by_server();
+        run.assert_agreement();
+        // Three before the start, and 20 after it.
+        assert_eq!(run.count(m::SEGMENTS), 23);
+        assert_eq!(run.count(m::SEGMENTS_DUE), 23);
+        assert_eq!(run.count(m::STALLS), 0);
+        assert_eq!(run.count(m::PLAYLISTS_STALE), 0);
+        let sections = u64::from(container == Container::FragmentedMp4);
+        assert_eq!(run.sum(|own| own.initializations), sections);
+        // Three segments of 2 s, and a few milliseconds for the requests.
+        let (count, latency) = run.recorded(m::LIVE_LATENCY);
+        assert_eq!(count, 23);
+        assert!((6000.0..6050.0).contains(&latency), "{latency}");
+    }
+}
+
+#[test]
+fn parts_are_played_as_they_are_made() {
+    for low_latency in [LowLatency::Hints, LowLatency::Parts] {
+        let config = ClientConfig {
+            low_latency,
+            ..usual()
+        };
+        let mut run = Run::new(server_with_parts(&[]), config, PATH);
+        run.assert_ended_by_server();
+        run.assert_agreement();
+        // Playback begins with the last whole segment, and 100 parts follow.
+        assert_eq!(run.count(m::PARTS), 105);
+        assert_eq!(run.count(m::SEGMENTS_DUE), 105);
+        assert_eq!(run.count(m::STALLS), 0);
+        assert_eq!(run.count(m::RELOADS), 100);
+        assert_eq!(run.count(m::RELOADS_LATE), 0);
+        assert_eq!(run.count(m::RELOADS_SHORT), 0);
+        // The last playlist is whole, because it says that no more follows.
+        assert_eq!(run.count(m::PLAYLISTS_DELTA), 99);
+        let hinted = match low_latency {
+            LowLatency::Hints => 100,
+            _ => 0,
+        };
+        assert_eq!(run.count(m::HINTS_USED), hinted);
+        assert_eq!(run.sum(|own| own.hinted), hinted);
+        assert_eq!(run.count(m::HINTS_WASTED), 0);
+        let (_, latency) = run.recorded(m::LIVE_LATENCY);
+        assert!((2000.0..2050.0).contains(&latency), "{latency}");
+    }
+}
+
+#[test]
+fn late_and_slow_segments_stall_playback() {
+    // Each fifth segment comes 8 s late, or takes so long, while 6 s are buffered at most.
+    for (fault, is_late) in [("late=5:8s", true), ("slow=5:8s", false)] {
+        let mut run = Run::new(server(&[fault]), usual(), PATH);
+        run.assert_ended_by_server();
+        run.assert_agreement();
+        let faults = run.sum(|own| if is_late { own.late } else { own.slow });
+        assert_eq!(run.count(m::SEGMENTS_LATE), faults, "{fault}");
+        assert!(faults >= 4, "{faults}");
+        let stalls = run.count(m::STALLS);
+        assert!((1..=faults).contains(&stalls), "{stalls} of {faults}");
+        let (count, longest) = run.recorded(m::STALL_TIME);
+        assert_eq!(count, stalls);
+        assert!((1900.0..8100.0).contains(&longest), "{longest}");
+        assert_eq!(run.count(m::SEGMENTS_FAILED), 0);
+    }
+}
+
+#[test]
+fn missing_segments_gaps_and_discontinuities_are_counted_exactly() {
+    for made in [server, server_with_parts] {
+        let faults = ["missing=6", "gap=5", "discontinuity=3"];
+        let mut run = Run::new(made(&faults), usual(), PATH);
+        run.assert_ended_by_server();
+        run.assert_agreement();
+        let missing = run.sum(|own| own.missing);
+        assert!(missing >= 3, "{missing}");
+        // A hinted part that is refused is requested again when the playlist lists it.
+        let hints = run.count(m::HINTS_WASTED);
+        assert_eq!(run.count(m::SEGMENTS_FAILED) + hints, missing);
+        // Whole segments are gaps, each of five parts: numbers 9, 14, 19, 24 and 29.
+        let is_in_parts = run.count(m::PARTS) > 0;
+        let gaps = if is_in_parts { 5 * 5 } else { 5 };
+        assert_eq!(run.count(m::SEGMENTS_GAP), gaps);
+        assert!(run.count(m::DISCONTINUITIES) >= 3);
+        let due = run.count(m::SEGMENTS) + run.count(m::SEGMENTS_FAILED) + gaps;
+        assert_eq!(run.count(m::SEGMENTS_DUE), due);
+        let failed = run.notes.iter().filter(|kind| **kind == "segment_failed");
+        let failed = failed.count() as u64;
+        assert_eq!(failed, run.count(m::SEGMENTS_FAILED));
+    }
+}
+
+#[test]
+fn wrong_hints_are_wasted_and_cost_no_part() {
+    let mut run = Run::new(server_with_parts(&["wrong-hint=5"]), usual(), PATH);
+    run.assert_ended_by_server();
+    run.assert_agreement();
+    // 100 parts were hinted, each fifth by a wrong name.
+    assert_eq!(run.count(m::HINTS_WASTED), 20);
+    assert_eq!(run.count(m::HINTS_USED), 80);
+    assert_eq!(run.count(m::PARTS), 105);
+    assert_eq!(run.count(m::SEGMENTS_FAILED), 0);
+    assert_eq!(run.count(m::STALLS), 0);
+}
+
+#[test]
+fn server_that_does_not_wait_is_found() {
+    let mut run = Run::new(server_with_parts(&["no-wait"]), usual(), PATH);
+    run.assert_ended_by_server();
+    run.assert_agreement();
+    assert!(run.count(m::RELOADS_SHORT) > 20);
+    // Hints are refused, unless the part was complete by chance.
+    assert!(run.count(m::HINTS_USED) < 5);
+    assert_eq!(run.count(m::SEGMENTS_DUE), run.count(m::SEGMENTS));
+}
+
+#[test]
+fn playlists_that_stand_still_are_found() {
+    let mut run = Run::new(server(&["stale=20s:8s"]), usual(), PATH);
+    run.assert_ended_by_server();
+    run.assert_agreement();
+    assert!(run.count(m::PLAYLISTS_STALE) >= 2);
+    assert!(run.count(m::STALLS) >= 1);
+    // With parts, the requests wait until the playlist changes: 5 s is less than the server may
+    // let them wait.
+    let mut run = Run::new(server_with_parts(&["stale=20s:5s"]), usual(), PATH);
+    run.assert_ended_by_server();
+    run.assert_agreement();
+    assert_eq!(run.count(m::RELOADS_LATE), 2);
+    let (_, longest) = run.recorded(m::RELOAD_DELAY);
+    assert!((4500.0..5500.0).contains(&longest), "{longest}");
+    assert!(run.count(m::STALLS) >= 1);
+}
+
+#[test]
+fn recorded_media_is_played_in_the_variant_that_was_chosen() {
+    for (variant, at_least, at_most) in [
+        (VariantChoice::Highest, 200_000, 280_000),
+        (VariantChoice::Lowest, 100_000, 170_000),
+    ] {
+        let config = ServerConfig {
+            variants: 2,
+            is_recorded: true,
+            ..server(&[])
+        };
+        let client = ClientConfig { variant, ..usual() };
+        let mut run = Run::new(config, client, PATH);
+        assert_eq!(run.outcome(), &Outcome::Completed);
+        run.assert_agreement();
+        assert_eq!(run.count(m::SEGMENTS), 20);
+        // A multivariant playlist, and that of the variant.
+        assert_eq!(run.count(m::PLAYLISTS), 2);
+        let rate = run.count(m::PAYLOAD_BYTES) * 8 / LENGTH.as_secs();
+        assert!((at_least..at_most).contains(&rate), "{rate}");
+    }
+}
+
+#[test]
+fn wrong_answers_have_their_reasons() {
+    for (fault, reason) in [
+        ("answer=404", "status_404"),
+        ("answer=503", "status_5xx"),
+        ("answer=html", "bad_playlist"),
+        ("answer=redirect", "redirect_loop"),
+        ("answer=silent", "timeout_response"),
+    ] {
+        let config = ClientConfig {
+            request_timeout: TimeSpan(Duration::from_secs(2)),
+            ..usual()
+        };
+        let run = Run::new(server(&[fault]), config, PATH);
+        assert_eq!(run.reason(), reason, "{fault}");
+    }
+}
+
+#[test]
+fn unknown_paths_are_refused() {
+    for path in [
+        "/index.m3u8",
+        "/a/b.m3u8",
+        "/a/1/index.m3u8",
+        "/a/0/init.mp4",
+        "/a/0/b/index.m3u8",
+    ] {
+        let run = Run::new(server(&[]), usual(), path);
+        assert_eq!(run.reason(), "status_404", "{path}");
+        assert_eq!(run.sum(|own| own.refused), 1);
+    }
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused() {
+    let wrong = [
+        (
+            ServerConfig {
+                segment: Duration::from_millis(1),
+                ..server(&[])
+            },
+            "--segment",
+        ),
+        (
+            ServerConfig {
+                gop: Some(20),
+                ..server(&[])
+            },
+            "--gop",
+        ),
+        (
+            ServerConfig {
+                part: Some(Duration::from_secs(3)),
+                ..server(&[])
+            },
+            "--part",
+        ),
+        (
+            ServerConfig {
+                is_recorded: true,
+                length: None,
+                ..server(&[])
+            },
+            "--length",
+        ),
+        (
+            ServerConfig {
+                bitrate: 1000,
+                ..server(&[])
+            },
+            "bit rate",
+        ),
+    ];
+    for (config, named) in wrong {
+        let error = Server::new(config).expect_err(named);
+        assert!(error.contains(named), "{error}");
+    }
+}

@@ -9,15 +9,13 @@ use std::time::Duration;
 use measure::Time;
 
 use super::coding;
-use super::config::{ClientConfig, VariantChoice};
+use super::config::ClientConfig;
 use super::connection::{Refusal, Shared, Wish};
 use super::content::{Cipher, Content};
 use super::failure::Failure;
 use super::metrics as m;
 use super::playback::Playback;
-use super::playlist::{
-    ByteRange, Key, MediaPlaylist, MultivariantPlaylist, Playlist, PlaylistError,
-};
+use super::playlist::{ByteRange, Key, MediaPlaylist, Playlist, PlaylistError};
 use kit::http1::{Head, ResponseItem, Url};
 use kit::metrics as clients;
 use session::{ArrivalTimes, ChannelId, CloseReason, Context, Input, Note, Output, Session};
@@ -26,8 +24,10 @@ mod ending;
 #[cfg(test)]
 mod tests;
 mod track;
+mod variants;
 
 use track::{Lane, Next, Room, Track, Wanted, WantedPiece};
+use variants::Variants;
 
 /// Maximum length of a playlist in bytes.
 const PLAYLIST_BYTES_MAX: usize = 4 << 20;
@@ -63,6 +63,8 @@ pub struct Client {
     planned_start: Time,
     started: Time,
     tracks: Vec<Track>,
+    /// The variants among which the player chooses during playback.
+    variants: Variants,
     playback: Playback,
     /// True if the first media playlist could still grow.
     is_live: bool,
@@ -84,6 +86,7 @@ impl Client {
         Client {
             config,
             tracks: vec![Track::new(url.clone())],
+            variants: Variants::default(),
             shared: Shared::new(url),
             wall_clock,
             phase: Phase::Idle,
@@ -267,7 +270,10 @@ impl Client {
                     }
                 }
             }
-            Lane::Media => self.take_media(cx, track, took, at),
+            Lane::Media => {
+                let download = at.since(request.head_at.unwrap_or(request.since));
+                self.take_media(cx, track, (took, download), at);
+            }
         }
     }
 
@@ -312,45 +318,6 @@ impl Client {
         self.refuse(cx, track, Lane::Playlists, refusal);
     }
 
-    /// Chooses a variant, and its audio rendition.
-    fn choose(&mut self, cx: &mut Context<'_>, playlist: &MultivariantPlaylist, base: &Url) {
-        let variants = playlist.variants.iter();
-        let chosen = match self.config.variant {
-            VariantChoice::First => playlist.variants.first(),
-            VariantChoice::Lowest => variants.min_by_key(|variant| variant.bandwidth),
-            VariantChoice::Highest => variants.max_by_key(|variant| variant.bandwidth),
-        };
-        let Some(chosen) = chosen else {
-            return;
-        };
-        let group = playlist
-            .audio
-            .iter()
-            .filter(|audio| chosen.audio.as_ref() == Some(&audio.group));
-        let audio = group
-            .clone()
-            .find(|audio| audio.is_default)
-            .or_else(|| group.clone().next());
-        let mut urls = Vec::new();
-        for uri in [Some(&chosen.uri), audio.map(|audio| &audio.uri)] {
-            let Some(uri) = uri else { continue };
-            match self.shared.resolve(&self.config, base, uri) {
-                Ok(url) => urls.push(url),
-                Err(refusal) => return self.fail(cx, refusal),
-            }
-        }
-        // A variant may hold the audio itself, and name its own playlist as the rendition.
-        urls.dedup_by(|audio, variant| audio.is_same_resource(variant));
-        for (track, url) in urls.into_iter().enumerate() {
-            match self.tracks.get_mut(track) {
-                Some(own) => own.url = url,
-                None => self.tracks.push(Track::new(url)),
-            }
-            self.tracks[track].is_chosen = true;
-            self.request_playlist(cx, track);
-        }
-    }
-
     fn take_media_playlist(
         &mut self,
         cx: &mut Context<'_>,
@@ -359,13 +326,16 @@ impl Client {
         took: Duration,
     ) {
         let own = &mut self.tracks[track];
-        let is_first = own.playlist.is_none();
-        if is_first && track == 0 {
+        if !own.has_begun && track == 0 {
             self.is_live = !playlist.is_ended;
         }
         let awaits = own.awaited.is_some();
         let is_delta = playlist.is_delta;
         let update = own.update(cx.now, playlist, &self.config);
+        if track == 0 {
+            self.confirm_variant();
+        }
+        let own = &mut self.tracks[track];
         let is_late = awaits
             && own
                 .cadence(&self.config)
@@ -494,9 +464,17 @@ impl Client {
         own.media.fetch(cx, &self.config, &mut self.shared, wish);
     }
 
-    fn take_media(&mut self, cx: &mut Context<'_>, track: usize, took: Duration, at: Time) {
+    /// Takes a body that arrived at `at`, `took` after its request and `download` after its head.
+    fn take_media(
+        &mut self,
+        cx: &mut Context<'_>,
+        track: usize,
+        (took, download): (Duration, Duration),
+        at: Time,
+    ) {
         let own = &mut self.tracks[track];
         let wanted = own.take_wanted();
+        let bytes = own.body_bytes;
         if let Some(Wanted::Key(url)) = wanted {
             cx.recorder.add(m::KEYS, 1);
             cx.recorder.record(m::KEY_DELAY, took.as_nanos() as u64);
@@ -515,6 +493,9 @@ impl Client {
             let is_late = took > piece.duration && !piece.was_hinted;
             cx.recorder.add(m::SEGMENTS_LATE, u64::from(is_late));
             self.take_piece(cx, track, piece, at);
+            if track == 0 {
+                self.adapt(cx, bytes, download);
+            }
         } else if let Some(Wanted::Hint(_)) = wanted {
             cx.recorder.record(m::HINT_DELAY, took.as_nanos() as u64);
         }
@@ -605,6 +586,12 @@ impl Client {
             own.skip();
             return self.waste_hint(cx, track, bytes);
         }
+        if (track, lane) == (0, Lane::Playlists) && self.return_to_previous(cx) {
+            let (kind, text) = ("variant_failed", refusal.detail);
+            cx.out.push_back(Output::Note(Note { kind, text }));
+            return;
+        }
+        let own = &mut self.tracks[track];
         let failures = own.count_failure(lane);
         let is_hopeless = failures >= FAILURES_MAX || !self.playback.has_begun();
         if is_hopeless {

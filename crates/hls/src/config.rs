@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use measure::units::TimeSpan;
+use measure::units::{BitRate, Ratio, TimeSpan};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,7 @@ use kit::http1::{self, AdditionalFields};
 use kit::keys::{KeyError, check_positive};
 use kit::redirect_policy::RedirectPolicy;
 use kit::viewer::ServedWell;
+use session::seeds::derive_seed;
 use session::tls::TlsConfig;
 
 /// Variant that a player plays.
@@ -23,6 +24,8 @@ pub enum VariantChoice {
     Lowest,
     /// The first of the playlist. Players that do not know their link begin with it.
     First,
+    /// It follows the measured bandwidth, and changes during playback.
+    Adaptive,
 }
 
 /// Use that players make of low-latency HLS, if the server offers it.
@@ -43,8 +46,16 @@ pub enum LowLatency {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientConfig {
-    /// Variant of a multivariant playlist: `highest` (default), `lowest` or `first`.
+    /// Variant of a multivariant playlist: `highest` (default), `lowest`, `first`, or `adaptive`:
+    /// by the measured bandwidth, as hls.js does.
     pub variant: VariantChoice,
+    /// Bandwidth that a player with `variant: adaptive` assumes at most, and begins with. Default:
+    /// no limit, and 500kbps to begin with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<BitRate>,
+    /// Share of `bandwidth` by which that of a player is higher or lower, at random: with `50%`, it
+    /// is from half to one and a half. Default: 0%.
+    pub bandwidth_spread: Ratio,
     /// Use of low-latency HLS, if the server offers it: `hints` (default: parts of segments, also
     /// before the playlist lists them), `parts` (only those that it lists), or `none` (whole
     /// segments, and no request waits for a change of the playlist).
@@ -94,6 +105,8 @@ impl Default for ClientConfig {
         let seconds = |seconds| TimeSpan(Duration::from_secs(seconds));
         ClientConfig {
             variant: VariantChoice::default(),
+            bandwidth: None,
+            bandwidth_spread: Ratio(0.0),
             low_latency: LowLatency::default(),
             live_distance: None,
             playout_buffer: seconds(0),
@@ -124,6 +137,13 @@ const RESERVED_HEADERS: [&str; 7] = [
 ];
 
 impl ClientConfig {
+    /// Bandwidth in bit/s that the player with this seed assumes at most.
+    pub(crate) fn bandwidth_of(&self, seed: u64) -> Option<f64> {
+        let bandwidth = self.bandwidth?.0 as f64;
+        let drawn = derive_seed(&[seed, 0x0068_6c73]) as f64 / u64::MAX as f64;
+        Some(bandwidth * (1.0 + self.bandwidth_spread.0 * (2.0 * drawn - 1.0)))
+    }
+
     /// Checks that the values are consistent. Otherwise returns the wrong key and the reason.
     pub fn check(&self) -> Result<(), KeyError> {
         check_positive([
@@ -134,6 +154,14 @@ impl ClientConfig {
             ("no_media", self.no_media),
             ("silence", self.silence),
         ])?;
+        if self.variant != VariantChoice::Adaptive && self.bandwidth.is_some() {
+            let text = "only players with `variant: adaptive` have a `bandwidth`".to_owned();
+            return Err(("bandwidth", text));
+        }
+        if self.bandwidth_spread.0 > 0.0 && self.bandwidth.is_none() {
+            let text = "`bandwidth_spread` needs a `bandwidth`".to_owned();
+            return Err(("bandwidth_spread", text));
+        }
         if self.playout_buffer.0 > self.buffer_max.0 {
             let text = "`playout_buffer` must be at most `buffer_max`, or playback never begins";
             return Err(("playout_buffer", text.to_owned()));

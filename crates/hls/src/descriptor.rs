@@ -126,9 +126,10 @@ struct Clients {
 }
 
 impl ClientFactory for Clients {
-    fn client(&self, url: &str, _identity: ClientIdentity) -> Result<Box<dyn Session>, String> {
+    fn client(&self, url: &str, identity: ClientIdentity) -> Result<Box<dyn Session>, String> {
         let url = parse_url(url).map_err(|error| error.to_string())?;
         let wall_clock = self.context.wall_clock();
-        Ok(Box::new(Client::new(self.config.clone(), url, wall_clock)))
+        let client = Client::new(self.config.clone(), url, wall_clock);
+        Ok(Box::new(client.with_seed(identity.seed)))
     }
 }

@@ -1,5 +1,6 @@
 //! HTTP Live Streaming: players of playlists and their segments, and a reference server.
 
+mod adaptation;
 mod calibration;
 pub mod client;
 mod coding;

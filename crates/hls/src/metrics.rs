@@ -76,6 +76,10 @@ measure::metrics! {
         SEGMENTS_GAP = "segments_gap", Count, "draft-pantos-hls-rfc8216bis, 4.4.4.7";
         /// Segments before which the playlist states a discontinuity.
         DISCONTINUITIES = "discontinuities", Count, "RFC 8216, 4.3.2.3";
+        /// Changes of variant.
+        SWITCHES = "switches", Count, "RFC 8216, 6.3.1";
+        /// Those to a variant with a lower bit rate.
+        SWITCHES_DOWN = "switches_down", Count, "RFC 8216, 6.3.1";
         /// Times at which playback stood still because the next segment was not complete.
         STALLS = "stalls", Count, "ITU-T P.1203";
         /// Bytes of segments and their initialization sections.
@@ -170,6 +174,14 @@ const ROWS: &[SummaryRow] = &[
         "stalls",
         &[RowCondition::Above("segments")],
         &[Part::Text("{stalls}")],
+    ),
+    SummaryRow::text(
+        "switches",
+        &[RowCondition::Above("switches")],
+        &[
+            Part::Text("{switches}; "),
+            Part::ListOr(&[("switches_down", "{} of them down")], "all up"),
+        ],
     ),
     SummaryRow::text(
         "bitrate",

@@ -11,7 +11,7 @@ use hls::metrics as m;
 use hls::server::{ServedConnection, Server, ServerConfig};
 use kit::faults::FaultSet as _;
 use kit::http1::Url;
-use measure::units::TimeSpan;
+use measure::units::{BitRate, TimeSpan};
 use measure::{CounterId, HistogramId};
 use mediagen::segments::Container;
 use session::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
@@ -385,4 +385,79 @@ fn settings_that_contradict_each_other_are_refused() {
         let error = Server::new(config).expect_err(named);
         assert!(error.contains(named), "{error}");
     }
+}
+
+/// A server of three variants, of about 1.0, 0.5 and 0.3 Mbit/s.
+fn server_with_variants(faults: &[&str]) -> ServerConfig {
+    ServerConfig {
+        bitrate: 800_000,
+        variants: 3,
+        ..server(faults)
+    }
+}
+
+fn adaptive(bandwidth: Option<u64>) -> ClientConfig {
+    ClientConfig {
+        variant: VariantChoice::Adaptive,
+        bandwidth: bandwidth.map(BitRate),
+        ..usual()
+    }
+}
+
+#[test]
+fn adaptive_player_changes_up_once_on_a_fast_link() {
+    for made in [
+        server_with_variants(&[]),
+        ServerConfig {
+            part: Some(Duration::from_millis(500)),
+            container: Container::FragmentedMp4,
+            ..server_with_variants(&[])
+        },
+        ServerConfig {
+            is_recorded: true,
+            ..server_with_variants(&[])
+        },
+    ] {
+        let (is_recorded, in_parts) = (made.is_recorded, made.part.is_some());
+        let mut run = Run::new(made, adaptive(None), PATH);
+        match is_recorded {
+            true => assert_eq!(run.outcome(), &Outcome::Completed),
+            false => run.assert_ended_by_server(),
+        }
+        // The first estimate is 500 kbit/s: it begins with the lowest variant.
+        assert_eq!(run.count(m::SWITCHES), 1);
+        assert_eq!(run.count(m::SWITCHES_DOWN), 0);
+        assert_eq!(run.count(m::STALLS), 0);
+        let segments = match (is_recorded, in_parts) {
+            (true, _) => 20,
+            (false, false) => 23,
+            (false, true) => 84,
+        };
+        assert_eq!(run.count(m::SEGMENTS), segments);
+        assert_eq!(run.count(m::SEGMENTS_DUE), segments);
+        let bytes = run.sum(|own| own.bytes);
+        assert_eq!(run.count(m::PAYLOAD_BYTES), bytes);
+        assert!(bytes * 8 / LENGTH.as_secs() > 700_000, "{bytes}");
+    }
+}
+
+#[test]
+fn adaptive_player_stays_below_its_bandwidth() {
+    let mut run = Run::new(server_with_variants(&[]), adaptive(Some(900_000)), PATH);
+    run.assert_ended_by_server();
+    run.assert_agreement();
+    assert_eq!(run.count(m::SWITCHES), 0);
+    let rate = run.count(m::PAYLOAD_BYTES) * 8 / 46;
+    assert!((380_000..650_000).contains(&rate), "{rate}");
+}
+
+#[test]
+fn adaptive_player_changes_down_if_bodies_are_slow() {
+    // The best variant has the bandwidth of its first choice, but 2 s of it take 3 s to arrive.
+    let made = server_with_variants(&["slow=1:3s"]);
+    let mut run = Run::new(made, adaptive(Some(5_000_000)), PATH);
+    run.assert_ended_by_server();
+    assert!(run.count(m::SWITCHES_DOWN) >= 1);
+    assert_eq!(run.count(m::SWITCHES_DOWN), run.count(m::SWITCHES));
+    assert!(run.count(m::STALLS) >= 1);
 }

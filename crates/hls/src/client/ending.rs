@@ -1,7 +1,5 @@
 //! Ends of a player: why it fails, and what is said of it then.
 
-use std::time::Duration;
-
 use measure::Time;
 
 use super::{Client, Phase};
@@ -82,8 +80,7 @@ impl Client {
             return self.fail(cx, refusal);
         }
         // A server adds a segment every target duration: after two it has stopped.
-        let target = self.tracks[0].playlist.as_ref();
-        let patience = target.map_or(Duration::ZERO, |own| 2 * own.target_duration);
+        let patience = 2 * self.tracks[0].target;
         let stood = self
             .playback
             .stands_since(cx.now)

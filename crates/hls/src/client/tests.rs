@@ -7,7 +7,7 @@ use measure::{CounterId, HistogramId, Recorder};
 
 use super::*;
 use crate::PROTOCOL;
-use crate::config::LowLatency;
+use crate::config::{LowLatency, VariantChoice};
 use session::{AckDelay, ChannelError, Flows, Judgement, Outcome, Sinks};
 
 mod encrypted;

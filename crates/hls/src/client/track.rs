@@ -37,6 +37,10 @@ pub(super) struct Track {
     /// The part of a playlist that has arrived.
     pub(super) text: Vec<u8>,
     pub(super) playlist: Option<MediaPlaylist>,
+    /// True if a playlist was received, of any variant.
+    pub(super) has_begun: bool,
+    /// Target duration of the last playlist; zero before the first.
+    pub(super) target: Duration,
     /// URL that the URIs of the playlist are relative to.
     pub(super) base: Url,
     pub(super) requested_at: Time,
@@ -149,6 +153,8 @@ impl Track {
             media: Connection::default(),
             text: Vec::new(),
             playlist: None,
+            has_begun: false,
+            target: Duration::ZERO,
             requested_at: Time::ZERO,
             changed_at: Time::ZERO,
             reload_at: None,
@@ -182,6 +188,29 @@ impl Track {
             Lane::Playlists => &mut self.playlists,
             Lane::Media => &mut self.media,
         }
+    }
+
+    /// Goes on with the playlist of another variant, at the same place.
+    pub(super) fn change_playlist(&mut self, url: Url) {
+        self.url = url;
+        self.playlist = None;
+        self.map = None;
+        self.held = None;
+        self.refused = None;
+        if self.next.part > 0 {
+            self.go_to(self.next.next_segment());
+        }
+    }
+
+    /// True if the next piece begins a segment, so that it can be of another variant.
+    pub(super) fn is_between_segments(&self) -> bool {
+        let is_complete = || {
+            let playlist = self.playlist.as_ref()?;
+            playlist.segment(self.next.sequence)?;
+            let parts = playlist.parts_of(self.next.sequence);
+            Some(self.next.part as usize >= parts.len())
+        };
+        self.next.part == 0 || is_complete() == Some(true)
     }
 
     /// Counts a failure, and returns how many there were in a row.

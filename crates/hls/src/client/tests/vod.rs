@@ -156,3 +156,41 @@ fn redirects_are_followed_and_segments_are_relative_to_the_new_url() {
     assert_eq!(world.paths(), ["/a/index.m3u8", "/b/c/x.m3u8", "/b/c/0.ts"]);
     assert_eq!(world.count(m::REDIRECTS), 1);
 }
+
+#[test]
+fn adaptive_player_returns_from_a_variant_whose_playlist_is_missing() {
+    let config = ClientConfig {
+        variant: VariantChoice::Adaptive,
+        ..config()
+    };
+    let mut world = World::new(config, |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(
+                "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=900000\nhigh.m3u8\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=800000\nbroken.m3u8\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=100000\nlow.m3u8\n",
+            ),
+            "/a/high.m3u8" => Answer::new("404 Not Found", ""),
+            "/a/broken.m3u8" => Answer::ok("<html>"),
+            _ if path.ends_with(".m3u8") => playlist("", &segments(8)),
+            _ => Answer::ok([0x47; 188].repeat(1000)).in_time(100),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.notes, ["variant_failed", "variant_failed"]);
+    // Each was tried once, and no segment was lost or received twice.
+    assert_eq!(world.count(m::SWITCHES), 2);
+    assert_eq!(world.count(m::SEGMENTS), 8);
+    assert_eq!(world.count(m::SEGMENTS_DUE), 8);
+    assert_eq!(world.count(m::STALLS), 0);
+    let tried = |path: &str| world.paths().iter().filter(|own| **own == path).count();
+    assert_eq!([tried("/a/high.m3u8"), tried("/a/broken.m3u8")], [1, 1]);
+    assert_eq!(tried("/a/low.m3u8"), 3);
+}
+
+/// Recorded segments of 2 s, to the end.
+fn segments(count: u32) -> String {
+    let lines = (0..count).map(|number| format!("#EXTINF:2,\n{number}.ts\n"));
+    lines.collect::<String>() + "#EXT-X-ENDLIST\n"
+}

@@ -8,6 +8,9 @@ use super::{Track, Wanted, WantedPiece};
 use crate::config::{ClientConfig, LowLatency};
 use crate::playlist::{MediaPlaylist, Place, SEGMENTS_MAX};
 
+/// Number of segments by which the playlist of one variant may be behind that of another.
+const AHEAD_MAX: u64 = 3;
+
 /// Minimum interval between requests for a playlist, however fast the server answers.
 const RELOAD_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
@@ -53,7 +56,18 @@ impl Track {
         let mut update = Update::default();
         match &self.playlist {
             None => {
-                self.next = playlist.start(distance, in_parts);
+                // The variants of a stream number their segments alike (RFC 8216, 6.2.4), but may
+                // have them at slightly other times.
+                let begin = playlist.media_sequence.saturating_sub(MISSED_MAX);
+                let end = playlist.end_sequence().saturating_add(AHEAD_MAX);
+                match self.has_begun && (begin..=end).contains(&self.next.sequence) {
+                    true => {
+                        let first = playlist.media_sequence;
+                        update.missed = first.saturating_sub(self.next.sequence);
+                    }
+                    false => self.go_to(playlist.start(distance, in_parts)),
+                }
+                self.has_begun = true;
                 self.changed_at = now;
             }
             Some(before) => {
@@ -121,6 +135,7 @@ impl Track {
             false => self.requested_at + wait,
         };
         self.reload_at = (!playlist.is_ended).then_some(reload_at);
+        self.target = playlist.target_duration;
         self.playlist = Some(playlist);
         update.wasted = self.match_hint(in_parts);
         update
@@ -204,14 +219,15 @@ impl Track {
 
     /// Time after which a playlist that could not be had is requested again.
     pub(in crate::client) fn retry_after(&self) -> Duration {
-        let target = self.playlist.as_ref().map(|own| own.target_duration / 2);
-        target.unwrap_or(Duration::from_secs(1))
+        match self.target.is_zero() {
+            true => Duration::from_secs(1),
+            false => self.target / 2,
+        }
     }
 
     /// Returns how long the server may wait before it answers a request for what does not exist
     /// yet: three target durations (rfc8216bis, 6.2.5.2).
     pub(in crate::client) fn patience(&self) -> Duration {
-        let target = self.playlist.as_ref().map(|own| own.target_duration);
-        3 * target.unwrap_or_default()
+        3 * self.target
     }
 }

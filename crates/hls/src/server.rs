@@ -11,6 +11,8 @@ mod playlists;
 pub(super) mod reference;
 mod request;
 mod session;
+#[cfg(test)]
+mod tests;
 mod timeline;
 
 use std::sync::Arc;

@@ -252,7 +252,7 @@ impl ServerSession {
             let wanted = match reload.part {
                 None => Place { sequence, part: 0 }.next_segment(),
                 // A part that the segment does not have is the first of the next one.
-                Some(part) if part + 1 >= shared.timeline.parts_of_segment() => {
+                Some(part) if part.saturating_add(1) >= shared.timeline.parts_of_segment() => {
                     let place = Place { sequence, part: 0 }.next_segment();
                     let first_of_next = part >= shared.timeline.parts_of_segment();
                     Place {
@@ -292,6 +292,10 @@ impl ServerSession {
     ) {
         let (shared, now) = (&self.shared, cx.now);
         let (end, _) = shared.end_at(now);
+        let is_far = !shared.config.is_recorded && place.sequence > end.sequence + AHEAD_MAX;
+        if is_far || shared.timeline.end.is_some_and(|end| place.sequence >= end) {
+            return self.refuse(cx, 404);
+        }
         let complete_at = shared.timeline.complete_at(after);
         let was_hinted = complete_at > now;
         let is_next = matches!(resource, Resource::Part { .. })
@@ -302,8 +306,7 @@ impl ServerSession {
             // Segments stay for as long again as they were in the playlist.
             false => end.sequence.saturating_sub(2 * shared.config.window),
         };
-        let last = shared.timeline.end.unwrap_or(u64::MAX);
-        let exists = (oldest..last).contains(&place.sequence)
+        let exists = oldest <= place.sequence
             && !shared.is_gap(place.sequence)
             && (shared.config.is_recorded || !was_hinted || is_next);
         if !exists {
@@ -346,6 +349,8 @@ impl ServerSession {
         if at > cx.now {
             return;
         }
+        // Nothing is unfinished any more.
+        self.state = State::Silent;
         match answer {
             Answer::Refusal(status) => self.refuse(cx, status),
             Answer::Playlist {
@@ -494,6 +499,8 @@ impl ServerSession {
         let State::Sending { flow, what } = self.state else {
             return;
         };
+        // From here on, nobody else removes the flow.
+        self.state = State::Silent;
         let flow = cx.flows.remove_as::<BodyFlow>(flow);
         self.count_sent(what, flow.sent(), flow.ended());
         self.response_ended(cx);

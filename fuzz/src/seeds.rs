@@ -41,6 +41,7 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         "websocket" => websocket(),
         "hls_client" => hls_client(),
         "hls_playlist" => texts(&HLS_PLAYLISTS),
+        "hls_server" => hls_server(),
         "http1" => http1(),
         "media_file" => vec![
             mp4(),
@@ -425,7 +426,7 @@ fn srt_peer(settings: u8, before: &[u8]) -> Vec<u8> {
 }
 
 /// A multivariant playlist, a live one, and one with byte ranges.
-const HLS_PLAYLISTS: [&str; 3] = [
+const HLS_PLAYLISTS: [&str; 4] = [
     "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"b\",DEFAULT=YES,URI=\"c.m3u8\"\n\
      #EXT-X-STREAM-INF:BANDWIDTH=2000000,AUDIO=\"a\"\nd.m3u8\n",
     "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:7\n\
@@ -434,6 +435,12 @@ const HLS_PLAYLISTS: [&str; 3] = [
     "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MAP:URI=\"a.mp4\",BYTERANGE=\"100@0\"\n\
      #EXTINF:2.0,\n#EXT-X-BYTERANGE:1000@100\na.mp4\n#EXT-X-GAP\n#EXTINF:2.0,\nb.mp4\n\
      #EXT-X-ENDLIST\n",
+    "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-PART-INF:PART-TARGET=0.5\n\
+     #EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=1.5,CAN-SKIP-UNTIL=12\n\
+     #EXT-X-MEDIA-SEQUENCE:4\n#EXT-X-KEY:METHOD=AES-128,URI=\"k\",IV=0x1\n\
+     #EXT-X-SKIP:SKIPPED-SEGMENTS=1\n#EXT-X-PART:DURATION=0.5,URI=\"5.0\",INDEPENDENT=YES\n\
+     #EXTINF:2,\n5.ts\n#EXT-X-PART:DURATION=0.5,URI=\"6\",BYTERANGE=\"50@0\"\n\
+     #EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"6.1\"\n",
 ];
 
 /// Answers to a player: pieces of at most 255 bytes, each after its length.
@@ -442,12 +449,38 @@ fn hls_client() -> Vec<Vec<u8>> {
         let length = playlist.len();
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
         let answer = (head + playlist).into_bytes();
-        let pieces = answer.chunks(255);
-        pieces
-            .flat_map(|piece| [&[0, piece.len() as u8][..], piece].concat())
-            .collect::<Vec<u8>>()
+        pieces_of(&answer)
     });
-    answers.to_vec()
+    // The first byte chooses the settings: adaptive, with hints.
+    answers.map(|answer| [&[5], &answer[..]].concat()).to_vec()
+}
+
+/// A stream in pieces of at most 255 bytes, each after a zero and its length.
+fn pieces_of(stream: &[u8]) -> Vec<u8> {
+    let pieces = stream.chunks(255);
+    pieces
+        .flat_map(|piece| [&[0, piece.len() as u8][..], piece].concat())
+        .collect()
+}
+
+/// Requests to a server, after each of which its body is taken, or time passes.
+fn hls_server() -> Vec<Vec<u8>> {
+    let requests = [
+        ("/a/index.m3u8", &[][..]),
+        (
+            "/a/0/index.m3u8?_HLS_msn=10&_HLS_part=2&_HLS_skip=YES",
+            &[3],
+        ),
+        ("/a/0/10.0.ts", &[3, 2]),
+        ("/a/0/9.ts", &[2]),
+        ("/a/0/wrong-10.1.ts", &[3]),
+    ];
+    let all = requests.map(|(path, after)| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        [&pieces_of(request.as_bytes()), after].concat()
+    });
+    let together = all.concat();
+    all.into_iter().chain([together]).collect()
 }
 
 fn http1() -> Vec<Vec<u8>> {

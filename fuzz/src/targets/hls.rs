@@ -1,17 +1,19 @@
-//! HLS: playlists, and a player whose server answers anything.
+//! HLS: playlists, a player whose server answers anything, and a server that is asked anything.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use hls::client::Client;
-use hls::config::ClientConfig;
+use hls::config::{ClientConfig, LowLatency, VariantChoice};
 use hls::playlist::{PARTS_MAX, Playlist, SEGMENTS_MAX, VARIANTS_MAX};
+use hls::server::{Server, ServerConfig};
 use kit::http1::Url;
 use measure::{Recorder, Time};
 use protocols::HLS_PROTOCOL;
 use session::{
-    ChannelId, CloseReason, Context, Flows, Input as Event, Outbox, Output, Session, Sinks,
+    ChannelId, CloseReason, Context, FlowId, Flows, Handover, Input as Event, Outbox, Output,
+    Session, Sinks,
 };
 
 use crate::input::Input;
@@ -92,11 +94,27 @@ impl Player {
     }
 }
 
+/// Settings by the bits of a byte.
+fn config(bits: u8) -> ClientConfig {
+    ClientConfig {
+        variant: match bits & 1 {
+            0 => VariantChoice::Highest,
+            _ => VariantChoice::Adaptive,
+        },
+        low_latency: match bits >> 1 & 3 {
+            0 => LowLatency::None,
+            1 => LowLatency::Parts,
+            _ => LowLatency::Hints,
+        },
+        ..ClientConfig::default()
+    }
+}
+
 /// Plays with a server that sends any bytes on any connection, closes it, or lets time pass.
 pub(super) fn client(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let url = Url::parse("http://10.0.0.1/a/index.m3u8").expect("a URL");
-    let config = Arc::new(ClientConfig::default());
+    let config = Arc::new(config(input.byte()));
     let mut player = Player {
         client: Client::new(config, url, Some(Duration::from_secs(1_700_000_000))),
         recorder: Recorder::new(HLS_PROTOCOL.catalogue),
@@ -139,4 +157,85 @@ pub(super) fn client(bytes: &[u8]) {
         player.handle(Event::Stop { until: player.now });
     }
     assert!(player.has_ended && player.client.deadline().is_none());
+}
+
+/// A server with parts, which ends after a minute.
+static SERVER: LazyLock<Server> = LazyLock::new(|| {
+    let config = ServerConfig {
+        bitrate: 100_000,
+        part: Some(Duration::from_millis(500)),
+        length: Some(Duration::from_secs(60)),
+        ..ServerConfig::default()
+    };
+    Server::new(config).expect("it is valid")
+});
+
+/// Asks a server anything on a connection, with any pauses: it answers or ends, and keeps little.
+pub(super) fn server(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let mut session = SERVER.session(1);
+    let mut recorder = Recorder::new(SERVER.catalogue());
+    let (mut flows, mut running): (Flows, Vec<FlowId>) = (Flows::default(), Vec::new());
+    let (mut now, mut has_ended) = (Time::ZERO, false);
+    let mut handle = |event: Event<'_>, now: Time, flows: &mut Flows, running: &mut Vec<FlowId>| {
+        let mut out = VecDeque::new();
+        let mut cx = Context {
+            now,
+            recorder: &mut recorder,
+            sinks: &mut Sinks::default(),
+            flows,
+            out: &mut out,
+            outbox: &mut Outbox::default(),
+        };
+        session.handle(&mut cx, event);
+        for output in out {
+            assert!(!has_ended, "{output:?} after the end");
+            match output {
+                Output::StartFlow { flow, .. } => running.push(flow),
+                Output::StopFlow { flow } => running.retain(|own| *own != flow),
+                Output::Ended(_) => has_ended = true,
+                _ => {}
+            }
+        }
+        assert!(running.len() <= 1);
+        (session.deadline(), has_ended)
+    };
+    let channel = ChannelId(0);
+    let (mut deadline, _) = handle(Event::Start { due: now }, now, &mut flows, &mut running);
+    let mut is_over = false;
+    while !input.is_empty() && !is_over {
+        let event = match input.byte() & 3 {
+            0 | 1 => Event::Bytes {
+                channel,
+                bytes: input.piece(),
+                at: now,
+                runs: &[],
+            },
+            2 => match running.pop() {
+                Some(flow) => {
+                    flows.access(flow, |own| {
+                        while let Some(packet) = own.next_packet(now) {
+                            own.packet_sent(packet.tag, Some(Handover::at(now)));
+                        }
+                    });
+                    Event::FlowEnded { flow }
+                }
+                None => continue,
+            },
+            _ => match deadline {
+                Some(due) => {
+                    now = now.max(due);
+                    Event::Deadline
+                }
+                None => continue,
+            },
+        };
+        (deadline, is_over) = handle(event, now, &mut flows, &mut running);
+    }
+    if !is_over {
+        let reason = CloseReason::End;
+        let closed = Event::Closed { channel, reason };
+        (deadline, is_over) = handle(closed, now, &mut flows, &mut running);
+    }
+    assert!(is_over && deadline.is_none());
 }

@@ -21,13 +21,14 @@ mod webrtc_turn;
 pub(crate) type Target = fn(&[u8]);
 
 /// All targets by name.
-pub(crate) const TARGETS: [(&str, Target); 44] = [
+pub(crate) const TARGETS: [(&str, Target); 45] = [
     ("apart_lines", runs::apart_lines),
     ("apart_session", runs::apart_session),
     ("exporter_text", runs::exporter_text),
     ("frames", messages::frames),
     ("hls_client", hls::client),
     ("hls_playlist", hls::playlist),
+    ("hls_server", hls::server),
     ("http1", http::http1),
     ("media_file", media::media_file),
     ("netlink", runs::netlink),

@@ -42,7 +42,6 @@ pub(super) static TRIALS: &[Trial] = &[
             Check::count("parts", "segments", SENT),
             Check::count("parts", "segments_due", SENT),
             Check::count("parts", "parts", &["/parts"]),
-            Check::count("parts", "hints_used", &["/hinted"]),
             Check::count("parts", "payload_bytes", &["/bytes"]),
             Check::zero("parts", "hints_wasted"),
             Check::zero("parts", "bytes_wasted"),

@@ -72,6 +72,8 @@ pub struct Client {
     /// Arrival of the first byte of a segment.
     first_media: Option<Time>,
     playback_began: Option<Time>,
+    /// Arrival of the last response.
+    latest: Time,
     /// Time when the last segment was complete.
     last_segment: Option<Time>,
     segments_due: u64,
@@ -97,6 +99,7 @@ impl Client {
             is_connected: false,
             first_media: None,
             playback_began: None,
+            latest: Time::ZERO,
             last_segment: None,
             segments_due: 0,
             segments: 0,
@@ -252,10 +255,12 @@ impl Client {
         if let Some(refusal) = refusal {
             return self.refuse(cx, track, lane, refusal);
         }
+        self.latest = at;
         let took = at.since(request.since);
         match lane {
             Lane::Playlists => {
                 cx.recorder.add(m::PLAYLISTS, 1);
+                cx.recorder.add(m::RELOADS, u64::from(waits));
                 let histogram = match waits {
                     true => m::RELOAD_DELAY,
                     false => m::PLAYLIST_DELAY,
@@ -342,7 +347,6 @@ impl Client {
                 .is_some_and(|cadence| took > cadence.mul_f64(1.5));
         for (counter, count) in [
             (m::PLAYLISTS_DELTA, u64::from(is_delta)),
-            (m::RELOADS, u64::from(awaits)),
             (m::RELOADS_LATE, u64::from(is_late)),
             (m::RELOADS_SHORT, u64::from(update.is_short)),
             (m::PLAYLISTS_UNCHANGED, u64::from(update.is_unchanged)),
@@ -396,7 +400,13 @@ impl Client {
                     cx.recorder.add(m::SEGMENTS_GAP, 1);
                     self.count_due(cx, 1);
                 }
-                Next::Held(piece) => self.take_piece(cx, track, piece, cx.now),
+                Next::Held { piece, key } => match self.find_key(track, key) {
+                    Ok(Found::Cipher(cipher)) => {
+                        self.take_held(cx, track, piece, cipher.as_ref());
+                    }
+                    Ok(Found::KeyAt(url)) => return self.request_key(cx, track, url),
+                    Err(refusal) => return self.refuse(cx, track, Lane::Media, refusal),
+                },
                 Next::Fetch {
                     uri,
                     range,
@@ -410,11 +420,11 @@ impl Client {
                             let wish = (url, range);
                             self.request_media(cx, track, wish, wanted, cipher);
                         }
-                        Ok((_, Found::KeyAt(url))) => {
-                            let wish = (url.clone(), None);
-                            self.request_media(cx, track, wish, Wanted::Key(url), None);
+                        Ok((_, Found::KeyAt(url))) => self.request_key(cx, track, url),
+                        Err(refusal) => {
+                            self.tracks[track].wanted = Some(wanted);
+                            self.refuse(cx, track, Lane::Media, refusal);
                         }
-                        Err(refusal) => self.refuse(cx, track, Lane::Media, refusal),
                     }
                     return;
                 }
@@ -436,6 +446,17 @@ impl Client {
                 Found::Cipher(key.is_of_segments.then_some(cipher))
             }
         })
+    }
+
+    /// Requests a key, unless the other track does so.
+    fn request_key(&mut self, cx: &mut Context<'_>, track: usize, url: Url) {
+        let is_it =
+            |wanted: &Wanted| matches!(wanted, Wanted::Key(own) if own.is_same_resource(&url));
+        let mut tracks = self.tracks.iter();
+        if !tracks.any(|own| own.wanted.as_ref().is_some_and(is_it)) {
+            let wish = (url.clone(), None);
+            self.request_media(cx, track, wish, Wanted::Key(url), None);
+        }
     }
 
     fn request_media(
@@ -473,7 +494,7 @@ impl Client {
         at: Time,
     ) {
         let own = &mut self.tracks[track];
-        let wanted = own.take_wanted();
+        let wanted = own.take_wanted(download);
         let bytes = own.body_bytes;
         if let Some(Wanted::Key(url)) = wanted {
             cx.recorder.add(m::KEYS, 1);
@@ -482,17 +503,12 @@ impl Client {
                 self.shared.keep_key(url, key);
             }
         } else if let Some(Wanted::Piece(piece)) = wanted {
-            own.count_success(Lane::Media);
-            let histogram = match (piece.was_hinted, piece.is_part) {
-                (true, _) => m::HINT_DELAY,
-                (false, true) => m::PART_DELAY,
-                (false, false) => m::SEGMENT_DELAY,
+            let histogram = match piece.is_part {
+                true => m::PART_DELAY,
+                false => m::SEGMENT_DELAY,
             };
             cx.recorder.record(histogram, took.as_nanos() as u64);
-            // The response of a hinted part waits for it.
-            let is_late = took > piece.duration && !piece.was_hinted;
-            cx.recorder.add(m::SEGMENTS_LATE, u64::from(is_late));
-            self.take_piece(cx, track, piece, at);
+            self.take_piece(cx, track, (piece, took), at);
             if track == 0 {
                 self.adapt(cx, bytes, download);
             }
@@ -502,9 +518,43 @@ impl Client {
         self.advance(cx, track);
     }
 
-    /// Takes a segment or part that arrived at `at`, and that the playlist lists.
-    fn take_piece(&mut self, cx: &mut Context<'_>, track: usize, piece: WantedPiece, at: Time) {
-        let (begins_at, repeated) = self.tracks[track].take_piece(piece);
+    /// Takes the hinted part that was received before the playlist listed it.
+    fn take_held(
+        &mut self,
+        cx: &mut Context<'_>,
+        track: usize,
+        piece: WantedPiece,
+        cipher: Option<&Cipher>,
+    ) {
+        let own = &mut self.tracks[track];
+        match own.take_held(cipher) {
+            Ok(download) => {
+                let bytes = own.body_bytes;
+                self.take_piece(cx, track, (piece, download), self.latest);
+                if track == 0 {
+                    self.adapt(cx, bytes, download);
+                }
+            }
+            Err(why) => {
+                let refusal = own.media.refusal(Failure::NotMedia, &why);
+                own.wanted = Some(Wanted::Piece(piece));
+                self.refuse(cx, track, Lane::Media, refusal);
+            }
+        }
+    }
+
+    /// Takes a segment or part that arrived at `at`, and that the playlist lists. `took` is the
+    /// time from its request, or that of the body if its response waited for it.
+    fn take_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+        track: usize,
+        (piece, took): (WantedPiece, Duration),
+        at: Time,
+    ) {
+        let own = &mut self.tracks[track];
+        own.count_success(Lane::Media);
+        let (begins_at, repeated) = own.take_piece(piece);
         self.segments += 1;
         self.last_segment = Some(at);
         self.count_due(cx, 1);
@@ -512,13 +562,18 @@ impl Client {
             (m::SEGMENTS, 1),
             (m::PARTS, u64::from(piece.is_part)),
             (m::HINTS_USED, u64::from(piece.was_hinted)),
-            (m::DISCONTINUITIES, u64::from(piece.is_discontinuous)),
+            (m::SEGMENTS_LATE, u64::from(took > piece.duration)),
+            (
+                m::DISCONTINUITIES,
+                u64::from(piece.is_discontinuous && !piece.is_rest),
+            ),
             (m::BYTES_WASTED, repeated),
         ] {
             cx.recorder.add(counter, count);
         }
         self.extend(cx, at);
-        if let (0, true, Some(date)) = (track, self.is_live, piece.date) {
+        let date = piece.date.filter(|_| !piece.is_rest);
+        if let (0, true, Some(date)) = (track, self.is_live, date) {
             self.measure_latency(cx, begins_at, date);
         }
     }
@@ -583,8 +638,9 @@ impl Client {
             let (kind, text) = ("hint_failed", refusal.detail);
             cx.out.push_back(Output::Note(Note { kind, text }));
             let bytes = own.body_bytes;
-            own.skip();
-            return self.waste_hint(cx, track, bytes);
+            own.skip(&self.config);
+            self.waste_hint(cx, track, bytes);
+            return self.advance(cx, track);
         }
         if (track, lane) == (0, Lane::Playlists) && self.return_to_previous(cx) {
             let (kind, text) = ("variant_failed", refusal.detail);
@@ -607,7 +663,7 @@ impl Client {
             Lane::Media => {
                 let kind = "segment_failed";
                 cx.out.push_back(Output::Note(Note { kind, text }));
-                own.skip();
+                own.skip(&self.config);
                 cx.recorder.add(m::SEGMENTS_FAILED, 1);
                 self.count_due(cx, 1);
                 self.advance(cx, track);

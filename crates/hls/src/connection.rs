@@ -252,8 +252,11 @@ impl Connection {
             return Ok(false);
         };
         let delay = at.since(request.sent_at);
-        cx.recorder
-            .record(m::RESPONSE_DELAY, delay.as_nanos() as u64);
+        // A response that waits for something says nothing about the server's speed.
+        if request.patience.is_zero() {
+            cx.recorder
+                .record(m::RESPONSE_DELAY, delay.as_nanos() as u64);
+        }
         cx.recorder.add(m::RESPONSES, 1);
         cx.recorder.add(m::REFUSALS, u64::from(head.status >= 300));
         request.head_at = Some(at);
@@ -462,6 +465,9 @@ impl Shared {
     }
 
     pub(super) fn keep_key(&mut self, url: Url, key: [u8; 16]) {
+        if self.key(&url).is_some() {
+            return;
+        }
         if self.keys.len() == KEYS_MAX {
             self.keys.pop_front();
         }

@@ -61,6 +61,26 @@ impl Content {
         self
     }
 
+    /// Checks a body of this length, which may be encrypted. Otherwise returns what is wrong.
+    pub(crate) fn check(&self, length: u64, cipher: Option<&Cipher>) -> Result<(), String> {
+        let Some(cipher) = cipher else {
+            return match self.is_media() {
+                true => Ok(()),
+                false => Err(self.to_string()),
+            };
+        };
+        if !length.is_multiple_of(BYTES_MAX as u64) {
+            return Err(format!(
+                "it is encrypted, but its {length} bytes are no multiple of {BYTES_MAX}"
+            ));
+        }
+        let plain = self.decrypt(cipher);
+        match plain.is_media() {
+            true => Ok(()),
+            false => Err(format!("with its key, {plain}")),
+        }
+    }
+
     /// True if a player would recognize a segment, or the initialization section before one.
     pub(crate) fn is_media(&self) -> bool {
         let bytes = &self.bytes[..self.len];

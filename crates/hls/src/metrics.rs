@@ -24,7 +24,7 @@ measure::metrics! {
         /// Playlists received, of either kind.
         PLAYLISTS = "playlists", Count, "RFC 8216, 4";
         /// Media playlists that were the same as at the request before. A player requests again
-        /// after half a target duration.
+        /// after half a target duration, or after a part if it plays parts.
         PLAYLISTS_UNCHANGED = "playlists_unchanged", Count, "RFC 8216, 6.3.4";
         /// Live media playlists that had been the same for more than 1.5 target durations: the
         /// server must have added a segment by then.
@@ -65,12 +65,14 @@ measure::metrics! {
         /// Bytes of hinted parts that were of no use, and of parts that were received again with
         /// the whole segment.
         BYTES_WASTED = "bytes_wasted", Bytes, "";
-        /// Segments that took longer to receive than they play.
+        /// Segments that took longer to receive than they play. Of hinted parts, only the body
+        /// counts.
         SEGMENTS_LATE = "segments_late", Count, "";
         /// Segments that the server refused, or whose response ended early or not in time. The
         /// player goes on with the next one.
         SEGMENTS_FAILED = "segments_failed", Count, "";
-        /// Segments that had left the playlist before the player came to request them.
+        /// Segments that had left the playlist before the player came to request them. Each counts
+        /// as one, also for a player of parts.
         SEGMENTS_MISSED = "segments_missed", Count, "RFC 8216, 6.2.2";
         /// Segments that the playlist states as missing.
         SEGMENTS_GAP = "segments_gap", Count, "draft-pantos-hls-rfc8216bis, 4.4.4.7";
@@ -89,7 +91,8 @@ measure::metrics! {
     }
     gauges {}
     distributions {
-        /// Time from sending each request to the end of the response head.
+        /// Time from sending each request to the end of the response head, except for requests with
+        /// which the server may wait: reloads and hinted parts.
         RESPONSE_DELAY = "response_delay", Seconds, "";
         /// Time from the request of each playlist to its last byte, except for those that waited
         /// (`reload_delay`).

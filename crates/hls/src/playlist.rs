@@ -76,7 +76,7 @@ pub struct MediaPlaylist {
     /// Maximum duration of a part (rfc8216bis, 4.4.3.7).
     pub part_target: Option<Duration>,
     /// In the order of playback.
-    pub segments: Vec<Segment>,
+    pub segments: Vec<Arc<Segment>>,
     /// Parts of segments, in the order of playback. Those of the segment that is not complete yet
     /// come last.
     pub parts: Vec<Part>,
@@ -231,7 +231,8 @@ impl MediaPlaylist {
     /// Returns the segment of this number.
     pub fn segment(&self, sequence: u64) -> Option<&Segment> {
         let index = sequence.checked_sub(self.media_sequence)?;
-        self.segments.get(usize::try_from(index).ok()?)
+        let segment = self.segments.get(usize::try_from(index).ok()?)?;
+        Some(segment)
     }
 
     /// Place of what will be added next: the next segment, or the next part of it.
@@ -262,18 +263,27 @@ impl MediaPlaylist {
     /// Returns the piece at `place` or, if all parts of a segment lie before, at the beginning of
     /// the next one. `None` if it does not exist yet. If the parts of a segment of which some lie
     /// before are not listed any more, the piece is the whole segment.
-    pub fn piece(&self, mut place: Place, in_parts: bool) -> Option<(Place, Piece<'_>)> {
+    pub fn piece(&self, place: Place, in_parts: bool) -> Option<(Place, Piece<'_>)> {
+        let place = self.normal(place, in_parts);
+        let parts = self.parts_of(place.sequence);
+        let part = parts.get(place.part as usize).filter(|_| in_parts);
+        let piece = match part {
+            Some(part) => Piece::Part(part),
+            None => Piece::Segment(self.segment(place.sequence)?),
+        };
+        Some((place, piece))
+    }
+
+    /// Returns `place` or, if all parts of a segment lie before it, the beginning of the next one.
+    pub fn normal(&self, mut place: Place, in_parts: bool) -> Place {
         loop {
-            let parts = match in_parts {
-                true => self.parts_of(place.sequence),
-                false => &[],
+            let count = match in_parts {
+                true => self.parts_of(place.sequence).len(),
+                false => 0,
             };
-            if let Some(part) = parts.get(place.part as usize) {
-                return Some((place, Piece::Part(part)));
-            }
-            let segment = self.segment(place.sequence)?;
-            if place.part == 0 || parts.is_empty() {
-                return Some((place, Piece::Segment(segment)));
+            let is_complete = count > 0 && place.part as usize >= count;
+            if !is_complete || self.segment(place.sequence).is_none() {
+                return place;
             }
             place = place.next_segment();
         }

@@ -309,6 +309,21 @@ fn recorded_media_is_played_in_the_variant_that_was_chosen() {
 }
 
 #[test]
+fn missing_segments_of_recorded_media_are_refused_at_once() {
+    let config = ServerConfig {
+        is_recorded: true,
+        length: Some(Duration::from_secs(120)),
+        ..server(&["missing=30"])
+    };
+    let mut run = Run::new(config, usual(), PATH);
+    assert_eq!(run.outcome(), &Outcome::Completed);
+    run.assert_agreement();
+    assert_eq!(run.count(m::SEGMENTS_FAILED), 2);
+    assert_eq!(run.sum(|own| own.missing), 2);
+    assert_eq!(run.sum(|own| own.refused), 0);
+}
+
+#[test]
 fn wrong_answers_have_their_reasons() {
     for (fault, reason) in [
         ("answer=404", "status_404"),

@@ -49,7 +49,8 @@ pub(super) struct Track {
     pub(super) reload_at: Option<Time>,
     /// Place of the next piece of media.
     next: Place,
-    /// Duration and bytes of the parts before it that belong to the same segment.
+    /// Duration of the parts before it that belong to the same segment, and bytes of those
+    /// received.
     parts_before: (Duration, u64),
     /// What the request for the playlist waits for.
     pub(super) awaited: Option<Place>,
@@ -100,6 +101,8 @@ pub(super) struct WantedPiece {
     pub(super) is_discontinuous: bool,
     /// True if it is a part of a segment.
     pub(super) is_part: bool,
+    /// True if it is a whole segment, of which parts were received before.
+    pub(super) is_rest: bool,
     /// True if it was requested before the playlist listed it.
     pub(super) was_hinted: bool,
     /// True if the server has begun to count again since the request.
@@ -111,6 +114,9 @@ pub(super) struct WantedPiece {
 struct Hinted {
     hint: Hint,
     bytes: u64,
+    content: Content,
+    /// Time from the head of the response to its end.
+    download: Duration,
 }
 
 /// Room for further media.
@@ -131,8 +137,11 @@ pub(super) enum Next {
     Over,
     /// The next segment was missing, and has been skipped.
     Gap,
-    /// The next part was received when it was hinted.
-    Held(WantedPiece),
+    /// The next part was received when it was hinted. With its key, and the initialization vector.
+    Held {
+        piece: WantedPiece,
+        key: Option<(Arc<Key>, [u8; 16])>,
+    },
     /// Request this.
     Fetch {
         uri: String,
@@ -287,21 +296,17 @@ impl Track {
         };
         let wanted = WantedPiece::new(place, piece, self.held.is_some());
         if piece.media().is_gap {
-            self.held = None;
-            self.go_to(wanted.after);
+            self.pass(wanted);
             return Next::Gap;
         }
-        if let Some(held) = self.held.take() {
-            self.body_bytes = held.bytes;
-            return Next::Held(wanted);
-        }
-        match is_needed || has_room {
+        match is_needed || has_room || self.held.is_some() {
             true => self.fetch(wanted, in_parts),
             false => Next::Nothing,
         }
     }
 
-    /// Returns the request for the next piece, or for the initialization section before it.
+    /// Returns the request for the next piece, or for the initialization section before it. A piece
+    /// that is held needs no request.
     fn fetch(&self, wanted: WantedPiece, in_parts: bool) -> Next {
         let Some((_, piece)) = self.piece(in_parts) else {
             return Next::Nothing;
@@ -320,6 +325,10 @@ impl Track {
                 wanted: Wanted::Map(map.clone()),
                 key: key(&map.key),
             },
+            _ if self.held.is_some() => Next::Held {
+                piece: wanted,
+                key: key(&media.key),
+            },
             _ => Next::Fetch {
                 uri: media.uri.to_string(),
                 range: media.range,
@@ -331,11 +340,15 @@ impl Track {
 
     /// Returns the request for the part that the server will have next.
     fn next_hint(&self, config: &ClientConfig) -> Next {
-        let hint = self.playlist.as_ref().and_then(|own| own.hint.as_ref());
-        let is_refused = |hint: &&Hint| self.refused.as_ref() == Some(*hint);
+        let Some(playlist) = &self.playlist else {
+            return Next::Nothing;
+        };
+        // An older playlist, as from a cache, hints at what the player has.
+        let is_next = playlist.normal(self.next, true) == playlist.end();
         // Without a first part the initialization section may be missing.
-        let begins = self.end.is_zero() || self.held.is_some();
-        match hint.filter(|hint| !is_refused(hint) && !begins) {
+        let is_free = is_next && !self.end.is_zero() && self.held.is_none();
+        let hint = playlist.hint.as_ref().filter(|_| is_free);
+        match hint.filter(|hint| self.refused.as_ref() != Some(*hint)) {
             Some(hint) if config.low_latency == LowLatency::Hints => Next::Fetch {
                 uri: hint.uri.to_string(),
                 range: hint.range,
@@ -354,29 +367,28 @@ impl Track {
             let key = self.content.key(length);
             return key.map(drop).ok_or_else(|| (Failure::BadKey, text()));
         }
-        let Some(cipher) = self.cipher.as_ref().filter(|_| !self.content.is_empty()) else {
+        if self.cipher.is_none() || self.content.is_empty() {
             // The key of a hinted part is only known once the playlist lists it.
-            let was_hinted = match &self.wanted {
-                Some(Wanted::Piece(piece)) => piece.was_hinted,
-                wanted => matches!(wanted, Some(Wanted::Hint(_))),
-            };
-            let is_unknown = was_hinted && self.ends_encrypted();
+            let is_unknown = matches!(self.wanted, Some(Wanted::Hint(_))) && self.ends_encrypted();
             let is_media = self.content.is_media() || is_unknown && !self.content.is_empty();
             return match is_media {
                 true => Ok(()),
                 false => Err((Failure::NotMedia, self.content.to_string())),
             };
+        }
+        let checked = self.content.check(self.body_bytes, self.cipher.as_ref());
+        checked.map_err(|why| (Failure::NotMedia, why))
+    }
+
+    /// Takes the part that is held. Returns the time that its body took, or why it cannot be
+    /// played.
+    pub(super) fn take_held(&mut self, cipher: Option<&Cipher>) -> Result<Duration, String> {
+        let Some(held) = self.held.take() else {
+            return Ok(Duration::ZERO);
         };
-        if !self.body_bytes.is_multiple_of(16) {
-            let length = self.body_bytes;
-            let text = format!("it is encrypted, but its {length} bytes are no multiple of 16");
-            return Err((Failure::NotMedia, text));
-        }
-        let plain = self.content.decrypt(cipher);
-        match plain.is_media() {
-            true => Ok(()),
-            false => Err((Failure::NotMedia, format!("with its key, {plain}"))),
-        }
+        self.body_bytes = held.bytes;
+        held.content.check(held.bytes, cipher)?;
+        Ok(held.download)
     }
 
     /// True if the last segments or parts of the playlist are encrypted as a whole.
@@ -385,13 +397,14 @@ impl Track {
             return false;
         };
         let part = playlist.parts.last().map(|part| &part.media);
-        let last = part.or(playlist.segments.last());
+        let last = part.or(playlist.segments.last().map(Arc::as_ref));
         let key = last.and_then(|last| last.key.as_ref());
         key.is_some_and(|key| key.is_of_segments)
     }
 
-    /// Returns the purpose of the request, whose response is complete.
-    pub(super) fn take_wanted(&mut self) -> Option<Wanted> {
+    /// Returns the purpose of the request, whose response is complete. `download` is the time from
+    /// its head to its end.
+    pub(super) fn take_wanted(&mut self, download: Duration) -> Option<Wanted> {
         let wanted = self.wanted.take();
         match &wanted {
             Some(Wanted::Map(map)) => self.map = Some(map.clone()),
@@ -399,6 +412,8 @@ impl Track {
                 self.held = Some(Hinted {
                     hint: hint.clone(),
                     bytes: self.body_bytes,
+                    content: self.content,
+                    download,
                 });
             }
             Some(Wanted::Piece(_) | Wanted::Key(_)) | None => {}
@@ -409,41 +424,46 @@ impl Track {
     /// Takes a piece that has arrived. Returns where it begins, and the number of bytes of it that
     /// had arrived before, in parts.
     pub(super) fn take_piece(&mut self, piece: WantedPiece) -> (Duration, u64) {
-        let (duration, bytes) = self.parts_before;
-        let is_repeated = !piece.is_part && piece.place.part > 0;
-        let (begins_at, repeated) = match is_repeated {
-            true => (self.end.saturating_sub(duration), bytes),
-            false => (self.end, 0),
+        // Of a whole segment, parts may have been played.
+        let (played, bytes) = match piece.is_part || piece.is_of_old_count {
+            true => (Duration::ZERO, 0),
+            false => self.parts_before,
         };
-        self.end = begins_at.saturating_add(piece.duration);
+        let begins_at = self.end.saturating_sub(played);
+        self.end = self.end.max(begins_at.saturating_add(piece.duration));
         self.pass(piece);
         if piece.is_part && !piece.is_of_old_count {
-            self.parts_before.0 += piece.duration;
             self.parts_before.1 += self.body_bytes;
         }
-        (begins_at, repeated)
+        (begins_at, bytes)
     }
 
+    /// Goes on after a piece, received or not.
     fn pass(&mut self, piece: WantedPiece) {
-        if !piece.is_of_old_count {
-            self.go_to(self.next.max(piece.after));
+        if piece.is_of_old_count || piece.after <= self.next {
+            return;
+        }
+        self.go_to(piece.after);
+        if piece.is_part {
+            self.parts_before.0 += piece.duration;
         }
     }
 
     /// Gives up the piece that was requested, or is next.
-    pub(super) fn skip(&mut self) {
+    pub(super) fn skip(&mut self, config: &ClientConfig) {
         match self.wanted.take() {
             Some(Wanted::Piece(piece)) => self.pass(piece),
             Some(Wanted::Hint(hint)) => self.refused = Some(hint),
             // The initialization section or key failed, or the URL of the piece cannot be
             // requested.
             Some(Wanted::Map(_) | Wanted::Key(_)) | None => {
-                let next = self
-                    .playlist
-                    .as_ref()
-                    .and_then(|own| own.piece(self.next, true));
-                let after = next.map(|(place, piece)| piece.end(place));
-                self.go_to(after.unwrap_or(self.next.next_segment()));
+                self.held = None;
+                let next = self.piece(self.is_in_parts(config));
+                let next = next.map(|(place, piece)| WantedPiece::new(place, piece, false));
+                match next {
+                    Some(piece) => self.pass(piece),
+                    None => self.go_to(self.next.next_segment()),
+                }
             }
         }
     }
@@ -459,6 +479,7 @@ impl WantedPiece {
             date: media.date,
             is_discontinuous: media.is_discontinuous,
             is_part: matches!(piece, Piece::Part(_)),
+            is_rest: matches!(piece, Piece::Segment(_)) && place.part > 0,
             was_hinted,
             is_of_old_count: false,
         }

@@ -88,7 +88,7 @@ struct Builder<'a> {
     is_ended: bool,
     control: ServerControl,
     part_target: Option<f64>,
-    segments: Vec<Segment>,
+    segments: Vec<Arc<Segment>>,
     parts: Vec<Part>,
     hint: Option<Hint>,
     is_delta: bool,
@@ -181,8 +181,9 @@ impl Builder<'_> {
         }
         let duration = to_duration(duration).ok_or(PlaylistError::SegmentDuration)?;
         let range = self.range.take();
-        let range = range
-            .and_then(|(length, offset)| byte_range(length, offset, uri, self.segments.last()));
+        let range = range.and_then(|(length, offset)| {
+            byte_range(length, offset, uri, self.segments.last().map(Arc::as_ref))
+        });
         let date = self.date_of_next();
         self.date = None;
         let segment = Segment {
@@ -195,7 +196,7 @@ impl Builder<'_> {
             is_gap: std::mem::take(&mut self.is_gap),
             key: self.key.clone(),
         };
-        self.segments.push(segment);
+        self.segments.push(Arc::new(segment));
         Ok(())
     }
 
@@ -289,7 +290,9 @@ impl Builder<'_> {
                 .media_sequence
                 .checked_add(self.segments.len() as u64)
                 .ok_or(PlaylistError::SequenceTooLarge)?;
-            let segment = before.segment(sequence);
+            let index = sequence.checked_sub(before.media_sequence);
+            let index = index.and_then(|index| usize::try_from(index).ok());
+            let segment = index.and_then(|index| before.segments.get(index));
             let segment = segment.ok_or(PlaylistError::SkippedUnknown)?;
             if self.segments.len() == SEGMENTS_MAX {
                 return Err(PlaylistError::TooManySegments);
@@ -318,6 +321,14 @@ impl Builder<'_> {
         let count = self.segments.len() as u64;
         if self.media_sequence.checked_add(count).is_none() {
             return Err(PlaylistError::SequenceTooLarge);
+        }
+        // Where parts are ranges of a resource, a hint at all of it is more than a part.
+        if self
+            .parts
+            .last()
+            .is_some_and(|part| part.media.range.is_some())
+        {
+            self.hint = self.hint.filter(|hint| hint.range.is_some());
         }
         for part in &mut self.parts {
             part.place.sequence += self.media_sequence;

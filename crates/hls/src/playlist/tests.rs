@@ -310,7 +310,7 @@ proptest! {
             is_ended,
             control: ServerControl::default(),
             part_target: None,
-            segments,
+            segments: segments.into_iter().map(Arc::new).collect(),
             parts: Vec::new(),
             hint: None,
             is_delta: false,

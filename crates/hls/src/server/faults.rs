@@ -18,8 +18,9 @@ pub enum AnswerFault {
     Silent,
 }
 
-/// Faults to inject. Default: none. Numbers of segments count from 0; if the server offers parts,
-/// faults of segments apply to the parts, which are numbered likewise.
+/// Faults to inject. Default: none. Numbers of segments count from 0. If the server offers parts,
+/// `late`, `slow` and `missing` apply to parts, which are numbered likewise, and to segments with
+/// such a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerFaults {
     /// Number n, and delay: each n-th segment is answered so much later.

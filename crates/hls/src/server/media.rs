@@ -13,8 +13,9 @@ use super::faults::is_nth;
 use super::playlists;
 use crate::playlist::Place;
 
-/// Maximum number of resources that are kept.
-const KEPT_MAX: usize = 128;
+/// Maximum number of bytes that are kept, and of resources.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+const KEPT_MAX: usize = 1024;
 
 /// Identity of a resource that is made on request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +49,7 @@ struct Entries {
     by_resource: HashMap<Resource, Bytes>,
     /// In the order in which they were made.
     order: VecDeque<Resource>,
+    bytes: usize,
 }
 
 impl Shared {
@@ -63,11 +65,14 @@ impl Shared {
         let mut entries = entries();
         if entries.by_resource.insert(resource, made.clone()).is_none() {
             entries.order.push_back(resource);
-            if entries.order.len() > KEPT_MAX
-                && let Some(oldest) = entries.order.pop_front()
-            {
-                entries.by_resource.remove(&oldest);
-            }
+            entries.bytes += made.len();
+        }
+        while entries.bytes > KEPT_BYTES_MAX || entries.order.len() > KEPT_MAX {
+            let Some(oldest) = entries.order.pop_front() else {
+                break;
+            };
+            let removed = entries.by_resource.remove(&oldest);
+            entries.bytes -= removed.map_or(0, |removed| removed.len());
         }
         made
     }
@@ -130,13 +135,26 @@ impl Shared {
         (self.timeline.end_at(shown), self.timeline.is_over(shown))
     }
 
-    /// Number of a segment or part, for faults.
+    /// Number of a segment or, if the server offers parts, of a part, for faults.
     pub(super) fn number(&self, place: Place) -> u64 {
-        match self.timeline.part {
-            Some(_) => {
-                place.sequence * u64::from(self.timeline.parts_of_segment()) + u64::from(place.part)
+        let parts = match self.timeline.part {
+            Some(_) => u64::from(self.timeline.parts_of_segment()),
+            None => 1,
+        };
+        place.sequence * parts + u64::from(place.part)
+    }
+
+    /// True if a fault of each n-th one hits this resource: a whole segment if it hits a part of
+    /// it.
+    pub(super) fn is_hit(&self, fault: Option<u64>, resource: Resource) -> bool {
+        match resource {
+            Resource::Part { place, .. } => is_nth(fault, self.number(place)),
+            Resource::Segment { sequence, .. } => {
+                let first = self.number(Place { sequence, part: 0 });
+                let next = self.number(Place { sequence, part: 0 }.next_segment());
+                (first..next).any(|number| is_nth(fault, number))
             }
-            None => place.sequence,
+            Resource::Playlist { .. } => false,
         }
     }
 

@@ -28,6 +28,8 @@ const FIELDS_MAX: usize = 64;
 const UNREAD_MAX: usize = 64 << 10;
 /// Time without a request after which a connection is closed.
 const IDLE: Duration = Duration::from_secs(60);
+/// Maximum number of requests that are answered at once. No player sends more than one.
+const TOGETHER_REQUESTS_MAX: u32 = 100;
 /// Maximum length of a body that is sent together with its head.
 const TOGETHER_MAX: usize = 32 << 10;
 /// Target durations for which a request may wait (rfc8216bis, 6.2.5.2).
@@ -71,7 +73,12 @@ enum Answer {
         /// True if the request came before the part was complete.
         was_hinted: bool,
     },
-    Refusal(u16),
+    /// The part that a wrong hint names does not exist.
+    Wrong,
+    /// Too long a wait.
+    Unavailable,
+    /// The segment is missing on purpose.
+    Missing,
 }
 
 /// What a body is.
@@ -95,6 +102,8 @@ pub(super) struct ServerSession {
     reader: HeadReader,
     /// Bytes that arrived before the response was complete.
     unread: Vec<u8>,
+    /// Arrival of the last bytes.
+    latest: Time,
     /// Arrival of the last bytes of the request that is being answered.
     arrived: Time,
     keeps_alive: bool,
@@ -108,6 +117,7 @@ impl ServerSession {
             state: State::Silent,
             reader: HeadReader::new(HEAD_MAX),
             unread: Vec::new(),
+            latest: Time::ZERO,
             arrived: Time::ZERO,
             keeps_alive: true,
             record: ServedConnection {
@@ -126,7 +136,12 @@ impl ServerSession {
 
     /// Answers the requests that have arrived, as long as none waits.
     fn read_requests(&mut self, cx: &mut Context<'_>) {
+        let mut count = 0;
         while let State::Idle { .. } = self.state {
+            count += 1;
+            if count > TOGETHER_REQUESTS_MAX {
+                return self.end(cx, failed("flooded", "too many requests at once"));
+            }
             let unread = std::mem::take(&mut self.unread);
             let mut rest = &unread[..];
             let head = self.reader.read(&mut rest);
@@ -144,6 +159,7 @@ impl ServerSession {
 
     fn handle_request(&mut self, cx: &mut Context<'_>, head: &[u8]) {
         self.record.requests += 1;
+        self.arrived = self.latest;
         let mut all = lines(head);
         let line = all.next().and_then(RequestLine::parse);
         let headers = Headers::parse(all, FieldRules::Lenient, FIELDS_MAX);
@@ -175,6 +191,8 @@ impl ServerSession {
             None => {}
         }
         if line.method != "GET" {
+            // Whatever body it has, or wants none.
+            self.keeps_alive = false;
             return self.refuse(cx, 405);
         }
         match self.shared.find(line.target) {
@@ -224,7 +242,7 @@ impl ServerSession {
                 // As long as a part would take.
                 let part = timeline.part.unwrap_or(timeline.segment);
                 let at = cx.now + timeline.duration(&(0..part));
-                let answer = Answer::Refusal(404);
+                let answer = Answer::Wrong;
                 self.state = State::Waiting { answer, at };
             }
         }
@@ -274,7 +292,7 @@ impl ServerSession {
         }
         if at.since(now) > WAIT_TARGETS * shared.target() {
             let at = now + WAIT_TARGETS * shared.target();
-            let answer = Answer::Refusal(503);
+            let answer = Answer::Unavailable;
             self.state = State::Waiting { answer, at };
             return;
         }
@@ -312,22 +330,19 @@ impl ServerSession {
         if !exists {
             return self.refuse(cx, 404);
         }
-        let number = shared.number(place);
         let faults = &shared.config.faults;
-        if is_nth(faults.missing, number) {
+        let mut at = match shared.config.is_recorded {
+            true => now,
+            false => complete_at.max(now),
+        };
+        if shared.is_hit(faults.missing, resource) {
             self.record.missing += 1;
-            self.state = State::Waiting {
-                answer: Answer::Refusal(404),
-                at: complete_at.max(now),
-            };
+            let answer = Answer::Missing;
+            self.state = State::Waiting { answer, at };
             return self.answer_due(cx);
         }
-        let mut at = complete_at.max(now);
-        if shared.config.is_recorded {
-            at = now;
-        }
         if let Some((nth, delay)) = faults.late
-            && is_nth(Some(nth), number)
+            && shared.is_hit(Some(nth), resource)
         {
             at += delay;
             self.record.late += 1;
@@ -352,7 +367,9 @@ impl ServerSession {
         // Nothing is unfinished any more.
         self.state = State::Silent;
         match answer {
-            Answer::Refusal(status) => self.refuse(cx, status),
+            Answer::Wrong => self.refuse(cx, 404),
+            Answer::Unavailable => self.refuse(cx, 503),
+            Answer::Missing => self.send_refusal(cx, 404),
             Answer::Playlist {
                 variant,
                 is_above,
@@ -380,7 +397,7 @@ impl ServerSession {
                 let body = self.shared.get(resource);
                 let faults = &self.shared.config.faults;
                 let slow = faults.slow;
-                let slowly = slow.filter(|(nth, _)| is_nth(Some(*nth), self.shared.number(place)));
+                let slowly = slow.filter(|(nth, _)| self.shared.is_hit(Some(*nth), resource));
                 self.record.slow += u64::from(slowly.is_some());
                 let is_discontinuous =
                     is_nth(faults.discontinuity, place.sequence) && place.part == 0;
@@ -410,6 +427,10 @@ impl ServerSession {
 
     fn refuse(&mut self, cx: &mut Context<'_>, status: u16) {
         self.record.refused += 1;
+        self.send_refusal(cx, status);
+    }
+
+    fn send_refusal(&mut self, cx: &mut Context<'_>, status: u16) {
         let reason = reason(status);
         let body = format!("{status} {reason}\n");
         let length = body.len().to_string();
@@ -539,7 +560,7 @@ impl Session for ServerSession {
                 self.record.remote = remote.map(|remote| remote.to_string());
             }
             Input::Bytes { bytes, at, .. } => {
-                self.arrived = at;
+                self.latest = at;
                 self.handle_bytes(cx, bytes);
             }
             Input::FlowEnded { .. } => self.body_ended(cx),

@@ -157,12 +157,13 @@ fn requests_that_arrive_together_are_answered_in_turn() {
     ];
     talk.ask(&requests.concat());
     assert_eq!(talk.statuses(), [200, 200, 404, 200]);
-    // Thousands of them are no recursion, and more than fit wait for no response.
-    let mut talk = Conversation::new(ServerConfig::default());
-    talk.ask(&"GET / HTTP/1.1\r\n\r\n".repeat(3000));
-    assert_eq!(talk.statuses(), [404; 3000]);
-    talk.ask(&"x".repeat(70_000));
-    assert!(matches!(talk.outcome, Some(Outcome::Failed(_))));
+    // A flood of them ends the connection, and so does a head without an end.
+    for flood in ["GET / HTTP/1.1\r\n\r\n".repeat(3000), "x".repeat(70_000)] {
+        let mut talk = Conversation::new(ServerConfig::default());
+        talk.ask(&flood);
+        assert!(matches!(talk.outcome, Some(Outcome::Failed(_))));
+        assert!(talk.statuses().len() <= 100);
+    }
 }
 
 #[test]

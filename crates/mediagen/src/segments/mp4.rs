@@ -22,7 +22,7 @@ const FULL_BOX: usize = 12;
 /// Writes fragments.
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// Knows the track, and has written nothing but its first sample.
+    /// Knows the track. What it writes has the wrong place.
     muxer: Fmp4SegmentMuxer,
     initialization: Vec<u8>,
     rate: FrameRate,
@@ -36,8 +36,18 @@ impl Writer {
             ..sample(rate, true, 0, 1)
         };
         muxer.create_media_segment_metadata(&[first]).expect(KNOWN);
+        let initialization = muxer.init_segment_bytes().expect(KNOWN);
+        // Later decoding times need 64 bits. The library writes as many once they are that large.
+        let longest = Sample {
+            duration: u32::MAX,
+            ..sample(rate, true, 0, 1)
+        };
+        for _ in 0..2 {
+            let again = std::slice::from_ref(&longest);
+            muxer.create_media_segment_metadata(again).expect(KNOWN);
+        }
         Writer {
-            initialization: muxer.init_segment_bytes().expect(KNOWN),
+            initialization,
             muxer,
             rate,
         }
@@ -129,7 +139,6 @@ fn set_position(fragment: &mut [u8], picture: u64, rate: FrameRate) {
     let time = picture.saturating_mul(rate.denominator().into());
     for_each_box(fragment, 0, &mut |kind, content| match kind {
         b"mfhd" => content[4..8].copy_from_slice(&(picture as u32).to_be_bytes()),
-        b"tfdt" if content[0] == 0 => content[4..8].copy_from_slice(&(time as u32).to_be_bytes()),
         b"tfdt" => content[4..12].copy_from_slice(&time.to_be_bytes()),
         _ => {}
     });

@@ -97,14 +97,14 @@ fn fragments_have_their_place_and_their_pictures() {
         at.unwrap_or_else(|| panic!("there is no {kind:?}"))
     };
     position(initialization, b"avcC");
-    for pictures in [0..10, 40..50, 43..46] {
+    for pictures in [0..10, 40..50, 43..46, 1 << 40..(1 << 40) + 10] {
         let bytes = write(&video, pictures.clone());
         assert_eq!(&bytes[4..8], b"moof");
         let at = position(&bytes, b"mfhd") + 8;
         assert_eq!(bytes[at..at + 4], (pictures.start as u32).to_be_bytes());
         let at = position(&bytes, b"tfdt") + 4;
-        let length = if bytes[at] == 0 { 4 } else { 8 };
-        let time = bytes[at + 4..at + 4 + length].iter();
+        assert_eq!(bytes[at], 1, "it has 64 bits");
+        let time = bytes[at + 4..at + 12].iter();
         let time = time.fold(0, |time, byte| time << 8 | u64::from(*byte));
         assert_eq!(time, pictures.start);
         // The time codes of all pictures, in order.
@@ -113,11 +113,12 @@ fn fragments_have_their_place_and_their_pictures() {
         let mut codes = Vec::new();
         while let Some((length, after)) = rest.split_first_chunk() {
             let (nal, after) = after.split_at(u32::from_be_bytes(*length) as usize);
-            codes.extend(TimeCode::find(nal).map(|code| u64::from(code.number)));
+            codes.extend(TimeCode::find(nal).map(|code| code.number));
             rest = after;
         }
         assert!(rest.is_empty());
-        assert_eq!(codes, pictures.collect::<Vec<u64>>());
+        let numbers: Vec<u32> = pictures.map(|number| number as u32).collect();
+        assert_eq!(codes, numbers);
     }
 }
 

@@ -137,7 +137,7 @@ fn every_figure_of_hls_is_true() {
     // The faults did occur.
     for (streams, metric) in [
         ("live", "segments"),
-        ("parts", "hints_used"),
+        ("parts", "reloads"),
         ("parts", "playlists_delta"),
         ("faulty", "segments_failed"),
         ("faulty", "segments_late"),

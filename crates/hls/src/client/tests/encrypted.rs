@@ -7,7 +7,7 @@ use libdeflater::{CompressionLvl, Compressor};
 use super::*;
 
 /// Encrypts the first block of a segment of 160 bytes (AES-128, CBC).
-fn segment(key: [u8; 16], iv: u128) -> Vec<u8> {
+pub(super) fn segment(key: [u8; 16], iv: u128) -> Vec<u8> {
     let plain = u128::from_be_bytes(*b"G@\0\x10 media media") ^ iv;
     let mut block = plain.to_be_bytes().into();
     Aes128::new(&key.into()).encrypt_block(&mut block);

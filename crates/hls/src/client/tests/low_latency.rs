@@ -268,6 +268,7 @@ fn hint_that_the_playlist_does_not_list_is_wasted() {
     // Parts 40 to 59. The part of that name was complete with the playlist.
     assert_eq!(world.count(m::HINTS_WASTED), 20);
     let wasted = world.count(m::BYTES_WASTED);
+    // The body has arrived with the playlist, or just after it.
     assert!(wasted.is_multiple_of(200) && wasted <= 20 * 200, "{wasted}");
     // Each part was requested as the playlist listed it.
     assert_eq!(world.count(m::PARTS), 24);
@@ -341,4 +342,153 @@ fn server_that_stops_answering_has_three_target_durations() {
     let (reason, detail) = world.failed();
     assert_eq!(reason, "timeout_response");
     assert!(detail.contains("no answer within 6s"), "{detail}");
+}
+
+#[test]
+fn failures_that_are_not_in_a_row_do_not_end_the_client() {
+    // Each tenth part is missing, hinted or not. The others are held before they are listed.
+    let origin = Origin::default();
+    let mut world = World::new(config(), move |path, now| {
+        let answer = origin.answer(path, now)?;
+        Some(match path.ends_with("5.part") {
+            true => Answer::new("404 Not Found", ""),
+            false => answer,
+        })
+    });
+    world.run(at(40_100));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    // Of parts 36 to 119, those of 45 to 115.
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 8);
+    assert_eq!(world.count(m::HINTS_WASTED), 8);
+    assert_eq!(world.count(m::PARTS), 84 - 8);
+    assert_eq!(world.count(m::SEGMENTS_DUE), 84);
+}
+
+#[test]
+fn hint_that_the_last_playlist_does_not_list_is_given_up() {
+    // The playlist ends after 44 parts, and the server never answers the hint at part 44.
+    let origin = Origin::default();
+    let mut world = World::new(config(), move |path, now| {
+        if path.ends_with("/44.part") {
+            return None;
+        }
+        let answer = origin.answer(path, now)?;
+        if !path.contains(".m3u8") {
+            return Some(answer);
+        }
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        let Some((before, _)) = text.split_once("#EXT-X-PART:DURATION=0.5,URI=\"44.part\"") else {
+            return Some(answer);
+        };
+        let body = format!("{before}#EXT-X-ENDLIST\n").into_bytes();
+        Some(Answer { body, ..answer })
+    });
+    world.run(at(60_000));
+    let outcome = world.outcome.clone().expect("it has ended");
+    assert!(
+        matches!(outcome, Outcome::EndedByServer { .. }),
+        "{outcome:?}"
+    );
+    assert_eq!(world.count(m::HINTS_WASTED), 1);
+    assert_eq!(world.count(m::PARTS), 8);
+    assert_eq!(world.count(m::STALLS), 0);
+    // Four seconds of media, which began 62 ms after the start.
+    assert_eq!(world.now, at(4062));
+}
+
+#[test]
+fn older_playlists_of_a_cache_are_neither_hints_nor_hurry() {
+    // Each second answer is that of a cache which is two parts behind.
+    let origin = Origin::default();
+    let mut count = 0;
+    let mut world = World::new(config(), move |path, now| {
+        if !path.contains(".m3u8") {
+            return origin.answer(path, now);
+        }
+        count += 1;
+        if count % 2 == 1 {
+            return origin.answer(path, now);
+        }
+        let complete = COMPLETE + now.since(Time::ZERO).as_millis() as u64 / PART;
+        Some(Answer::ok(origin.playlist(complete - 2, 0)))
+    });
+    world.run(at(10_100));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    // No part is requested twice, and a request that was answered too early is followed by a pause.
+    let mut parts: Vec<&str> = world.paths();
+    parts.retain(|path| path.ends_with(".part"));
+    let requested = parts.len();
+    parts.sort_unstable();
+    parts.dedup();
+    assert_eq!(parts.len(), requested);
+    assert_eq!(world.count(m::HINTS_WASTED), 0);
+    assert!(world.count(m::RELOADS) < 45, "{}", world.count(m::RELOADS));
+    assert!(world.count(m::RELOADS_SHORT) > 10);
+    assert_eq!(world.count(m::STALLS), 0);
+}
+
+/// A server whose segments have a new initialization section from number 11 on, and keys from 12
+/// on.
+fn changing(path: &str, now: Time, key: &'static [u8]) -> Option<Answer> {
+    let origin = Origin::default();
+    if path.ends_with(".key") {
+        return Some(Answer::ok(key));
+    }
+    let answer = origin.answer(path, now)?;
+    if !path.contains(".m3u8") {
+        let name = path.trim_start_matches("/a/").split('.').next();
+        let number: u64 = name.and_then(|name| name.parse().ok()).unwrap_or_default();
+        let is_encrypted = path.ends_with(".part") && number >= 48;
+        let first = Answer::ok(encrypted::segment([1; 16], u128::from(number / 4)));
+        return Some(match is_encrypted {
+            true => Answer {
+                body: first.body,
+                ..answer
+            },
+            false => answer,
+        });
+    }
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        if line.contains("URI=\"44.part\"") {
+            lines.push("#EXT-X-DISCONTINUITY\n#EXT-X-MAP:URI=\"other.mp4\"");
+        }
+        if line.contains("URI=\"48.part\"") && line.starts_with("#EXT-X-PART") {
+            lines.push("#EXT-X-KEY:METHOD=AES-128,URI=\"a.key\"");
+        }
+        lines.push(line);
+    }
+    let body = lines.join("\n").into_bytes();
+    Some(Answer { body, ..answer })
+}
+
+#[test]
+fn hinted_parts_have_their_sections_and_keys() {
+    let mut world = World::new(config(), |path, now| changing(path, now, &[1; 16]));
+    world.run(at(7100));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    // Parts 36 to 53.
+    assert_eq!(world.count(m::PARTS), 18);
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 0);
+    assert_eq!(world.count(m::KEYS), 1);
+    assert_eq!(world.count(m::HINTS_WASTED), 0);
+    let asked = |name: &str| {
+        world
+            .paths()
+            .iter()
+            .filter(|path| path.ends_with(name))
+            .count()
+    };
+    assert_eq!(
+        [asked("init.mp4"), asked("other.mp4"), asked("a.key")],
+        [1, 1, 1]
+    );
+    // With a wrong key, no part after it can be played.
+    let mut world = World::new(config(), |path, now| changing(path, now, &[2; 16]));
+    world.run(at(60_000));
+    let (reason, detail) = world.failed();
+    assert_eq!(reason, "not_media");
+    assert!(detail.contains("with its key"), "{detail}");
+    assert_eq!(world.count(m::PARTS), 12);
 }

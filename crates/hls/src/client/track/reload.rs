@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::{Track, Wanted, WantedPiece};
+use super::{Track, Wanted};
 use crate::config::{ClientConfig, LowLatency};
 use crate::playlist::{MediaPlaylist, Place, SEGMENTS_MAX};
 
@@ -65,7 +65,7 @@ impl Track {
                         let first = playlist.media_sequence;
                         update.missed = first.saturating_sub(self.next.sequence);
                     }
-                    false => self.go_to(playlist.start(distance, in_parts)),
+                    false => self.begin_at(&playlist, playlist.start(distance, in_parts)),
                 }
                 self.has_begun = true;
                 self.changed_at = now;
@@ -89,7 +89,7 @@ impl Track {
                     && update.is_backwards
                     || playlist.media_sequence.saturating_sub(self.next.sequence) > MISSED_MAX;
                 if is_restart {
-                    self.go_to(playlist.start(distance, in_parts));
+                    self.begin_at(&playlist, playlist.start(distance, in_parts));
                     if let Some(Wanted::Piece(wanted)) = &mut self.wanted {
                         wanted.is_of_old_count = true;
                     }
@@ -123,7 +123,7 @@ impl Track {
                 false => playlist.end_sequence() <= awaited.sequence,
             });
         let can_block = config.low_latency != LowLatency::None && playlist.control.can_block_reload;
-        let wait = match (can_block, update.is_unchanged) {
+        let wait = match (can_block, update.is_unchanged || update.is_short) {
             (true, false) => Duration::ZERO,
             // The server does not wait: it is not asked again at once.
             (true, true) if in_parts => playlist.part_target.unwrap_or(playlist.target_duration),
@@ -142,24 +142,31 @@ impl Track {
     }
 
     /// Compares the hinted part that was requested, or received, with the piece that the playlist
-    /// lists in its place. Returns the number of bytes that were received in vain, if it is
-    /// another.
+    /// lists in its place. Returns the number of bytes that were received in vain if it is another
+    /// one, or none.
     fn match_hint(&mut self, in_parts: bool) -> Option<u64> {
-        let (hint, bytes, is_under_way) = match (&self.wanted, &self.held) {
-            (Some(Wanted::Hint(hint)), _) => (hint, self.body_bytes, true),
-            (_, Some(held)) => (&held.hint, held.bytes, false),
+        let (hint, bytes) = match (&self.wanted, &self.held) {
+            (Some(Wanted::Hint(hint)), _) => (hint, self.body_bytes),
+            (_, Some(held)) => (&held.hint, held.bytes),
             (_, None) => return None,
         };
-        let (place, piece) = self.piece(in_parts)?;
-        if !hint.is(piece.media()) {
+        let is_wasted = match self.piece(in_parts) {
+            Some((_, piece)) => piece.media().is_gap || !hint.is(piece.media()),
+            None => self.playlist.as_ref().is_some_and(|own| own.is_ended),
+        };
+        if is_wasted {
             self.held = None;
-            return Some(bytes);
         }
-        if is_under_way {
-            let piece = WantedPiece::new(place, piece, true);
-            self.wanted = Some(Wanted::Piece(piece));
-        }
-        None
+        is_wasted.then_some(bytes)
+    }
+
+    /// Goes to a place of a playlist.
+    fn begin_at(&mut self, playlist: &MediaPlaylist, place: Place) {
+        self.go_to(place);
+        let before = playlist.parts_of(place.sequence).iter();
+        let before = before.take_while(|part| part.place < place);
+        let offset = before.map(|part| part.media.duration).sum();
+        self.parts_before = (offset, 0);
     }
 
     /// Returns what the next request for the playlist waits for, and whether the server may leave
@@ -173,7 +180,8 @@ impl Track {
         if config.low_latency == LowLatency::None || !playlist.control.can_block_reload {
             return;
         }
-        let mut awaited = playlist.end();
+        // A playlist that is older than the one before says nothing new.
+        let mut awaited = playlist.end().max(self.next);
         if !in_parts {
             awaited.part = 0;
         }

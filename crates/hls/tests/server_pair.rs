@@ -309,6 +309,22 @@ fn recorded_media_is_played_in_the_variant_that_was_chosen() {
 }
 
 #[test]
+fn fault_of_a_part_hits_its_segment() {
+    let config = ClientConfig {
+        low_latency: LowLatency::None,
+        ..usual()
+    };
+    // Of five parts in each segment, each fourteenth is missing: in 8, 11, 13, 16, 19, 22, 25, 27.
+    let mut run = Run::new(server_with_parts(&["missing=14"]), config, PATH);
+    run.assert_ended_by_server();
+    run.assert_agreement();
+    let missing = run.sum(|own| own.missing);
+    assert_eq!(run.count(m::SEGMENTS_FAILED), missing);
+    assert_eq!(missing, 8);
+    assert_eq!(run.count(m::PARTS), 0);
+}
+
+#[test]
 fn missing_segments_of_recorded_media_are_refused_at_once() {
     let config = ServerConfig {
         is_recorded: true,
@@ -450,6 +466,9 @@ fn adaptive_player_changes_up_once_on_a_fast_link() {
         };
         assert_eq!(run.count(m::SEGMENTS), segments);
         assert_eq!(run.count(m::SEGMENTS_DUE), segments);
+        // Each variant has its own section.
+        let sections = if in_parts { 2 } else { 0 };
+        assert_eq!(run.sum(|own| own.initializations), sections);
         let bytes = run.sum(|own| own.bytes);
         assert_eq!(run.count(m::PAYLOAD_BYTES), bytes);
         assert!(bytes * 8 / LENGTH.as_secs() > 700_000, "{bytes}");

@@ -52,6 +52,8 @@ pub(super) struct Track {
     /// Duration of the parts before it that belong to the same segment, and bytes of those
     /// received.
     parts_before: (Duration, u64),
+    /// End of the newest playlist.
+    newest: Place,
     /// What the request for the playlist waits for.
     pub(super) awaited: Option<Place>,
     /// True if the request for the playlist allows the server to leave out segments.
@@ -169,6 +171,7 @@ impl Track {
             reload_at: None,
             next: Place::default(),
             parts_before: (Duration::ZERO, 0),
+            newest: Place::default(),
             awaited: None,
             may_skip: false,
             must_be_whole: false,

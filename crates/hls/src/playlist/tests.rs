@@ -247,6 +247,14 @@ fn hints_that_cannot_be_requested_on_their_own_are_left_out() {
     let both = ",BYTERANGE-START=5,BYTERANGE-LENGTH=6";
     assert_eq!(range(both), Some(Some(ByteRange { offset, length })));
     assert_eq!(range(",BYTERANGE-START=5"), None);
+    // Where parts are ranges, the whole resource is more than the next part.
+    let part = |range: &str| {
+        let text = format!("#EXT-X-PART:DURATION=1,URI=\"a\"{range}\n");
+        let hint = "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"b\"\n";
+        media(&format!("#EXTM3U\n#EXT-X-TARGETDURATION:2\n{text}{hint}")).hint
+    };
+    assert!(part("").is_some());
+    assert_eq!(part(",BYTERANGE=\"5@0\""), None);
     assert_eq!(range(",BYTERANGE-LENGTH=0"), None);
 }
 

@@ -125,6 +125,30 @@ fn wrong_keys_and_bodies_have_their_reasons() {
 }
 
 #[test]
+fn tracks_share_their_key() {
+    let answer = |path: &str| match path {
+        "/a/index.m3u8" => Answer::ok(
+            "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"b\",URI=\"audio.m3u8\"\n\
+             #EXT-X-STREAM-INF:BANDWIDTH=1,AUDIO=\"a\"\nvideo.m3u8\n",
+        ),
+        _ if path.ends_with(".m3u8") => playlist(
+            "",
+            &format!(
+                "#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXTINF:2,\n{}\n#EXT-X-ENDLIST\n",
+                path.replace("m3u8", "ts")
+            ),
+        ),
+        "/a/k" => Answer::ok([5; 16]),
+        _ => Answer::ok(segment([5; 16], 0)),
+    };
+    let mut world = World::new(config(), move |path, _| Some(answer(path)));
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.count(m::SEGMENTS), 2);
+    assert_eq!(world.count(m::KEYS), 1);
+}
+
+#[test]
 fn first_key_that_is_missing_ends_the_client() {
     let playlist_of = |path: &str| match path {
         "/a/index.m3u8" => playlist(

@@ -163,6 +163,8 @@ fn player_of_parts_is_near_the_live_edge() {
         assert_eq!(world.count(m::RELOADS_SHORT), 0);
         assert_eq!(world.recorded(m::RELOAD_DELAY), (20, 500));
         assert_eq!(world.recorded(m::PLAYLIST_DELAY), (1, 21));
+        // Requests that wait do not count: 1 ms for a connection, and half of 20.
+        assert_eq!(world.recorded(m::RESPONSE_DELAY).1, 10);
         assert_eq!(world.recorded(m::HINT_DELAY).0, hinted);
         assert_eq!(world.recorded(m::PART_DELAY).0, 24 - hinted);
         // The initialization section and the first part take 20 ms each, after 21 for the playlist
@@ -422,6 +424,23 @@ fn older_playlists_of_a_cache_are_neither_hints_nor_hurry() {
     parts.dedup();
     assert_eq!(parts.len(), requested);
     assert_eq!(world.count(m::HINTS_WASTED), 0);
+    // No request asks for what an older playlist lacked.
+    let directive = |path: &str, name: &str| -> Option<u64> {
+        let (_, after) = path.split_once(name)?;
+        let digits = after.split('&').next()?;
+        digits.parse().ok()
+    };
+    let awaited: Vec<(u64, u64)> = world
+        .paths()
+        .iter()
+        .filter_map(|path| {
+            Some((
+                directive(path, "_HLS_msn=")?,
+                directive(path, "_HLS_part=")?,
+            ))
+        })
+        .collect();
+    assert!(awaited.is_sorted(), "{awaited:?}");
     assert!(world.count(m::RELOADS) < 45, "{}", world.count(m::RELOADS));
     assert!(world.count(m::RELOADS_SHORT) > 10);
     assert_eq!(world.count(m::STALLS), 0);
@@ -491,4 +510,37 @@ fn hinted_parts_have_their_sections_and_keys() {
     assert_eq!(reason, "not_media");
     assert!(detail.contains("with its key"), "{detail}");
     assert_eq!(world.count(m::PARTS), 12);
+}
+
+#[test]
+fn section_that_fails_once_costs_a_player_of_segments_one_segment() {
+    let mut failed = 0;
+    let mut world = World::new(with(LowLatency::None), move |path, now| {
+        if path.ends_with("other.mp4") && failed == 0 {
+            failed += 1;
+            return Some(Answer::new("404 Not Found", ""));
+        }
+        // Without keys.
+        let answer = changing(path, now, &[1; 16])?;
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        match path.contains(".m3u8") {
+            true => {
+                let body = text.replace("#EXT-X-KEY", "#EXT-X-NONE").into_bytes();
+                Some(Answer { body, ..answer })
+            }
+            false => Some(answer),
+        }
+    });
+    world.run(at(16_100));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 1);
+    assert_eq!(
+        world.count(m::SEGMENTS_DUE),
+        world.count(m::SEGMENTS) + 1,
+        "{:?}",
+        world.paths()
+    );
+    // Segment 11 needed the section.
+    assert!(!world.paths().contains(&"/a/11.mp4"));
+    assert!(world.paths().contains(&"/a/12.mp4"));
 }

@@ -68,6 +68,7 @@ impl Track {
                     false => self.begin_at(&playlist, playlist.start(distance, in_parts)),
                 }
                 self.has_begun = true;
+                self.newest = playlist.end();
                 self.changed_at = now;
             }
             Some(before) => {
@@ -88,7 +89,9 @@ impl Track {
                 let is_restart = playlist.end_sequence() <= before.media_sequence
                     && update.is_backwards
                     || playlist.media_sequence.saturating_sub(self.next.sequence) > MISSED_MAX;
+                self.newest = self.newest.max(playlist.end());
                 if is_restart {
+                    self.newest = playlist.end();
                     self.begin_at(&playlist, playlist.start(distance, in_parts));
                     if let Some(Wanted::Piece(wanted)) = &mut self.wanted {
                         wanted.is_of_old_count = true;
@@ -181,7 +184,7 @@ impl Track {
             return;
         }
         // A playlist that is older than the one before says nothing new.
-        let mut awaited = playlist.end().max(self.next);
+        let mut awaited = playlist.end().max(self.newest);
         if !in_parts {
             awaited.part = 0;
         }

@@ -433,7 +433,8 @@ impl Track {
             false => self.parts_before,
         };
         let begins_at = self.end.saturating_sub(played);
-        self.end = self.end.max(begins_at.saturating_add(piece.duration));
+        let added = piece.duration.saturating_sub(played);
+        self.end = self.end.saturating_add(added);
         self.pass(piece);
         if piece.is_part && !piece.is_of_old_count {
             self.parts_before.1 += self.body_bytes;

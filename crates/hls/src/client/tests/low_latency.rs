@@ -544,3 +544,44 @@ fn section_that_fails_once_costs_a_player_of_segments_one_segment() {
     assert!(!world.paths().contains(&"/a/11.mp4"));
     assert!(world.paths().contains(&"/a/12.mp4"));
 }
+
+#[test]
+fn rest_of_a_segment_adds_only_what_was_not_played() {
+    // Playback begins with the third of four parts. Then the playlist has no parts any more.
+    let head = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-PART-INF:PART-TARGET=0.5\n\
+        #EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=0.6\n#EXT-X-MEDIA-SEQUENCE:9\n";
+    let parts: String = (0..4)
+        .map(|part| {
+            let independent = if part % 2 == 0 {
+                ",INDEPENDENT=YES"
+            } else {
+                ""
+            };
+            format!("#EXT-X-PART:DURATION=0.5,URI=\"9.{part}\"{independent}\n")
+        })
+        .collect();
+    let segment = |number: u64| format!("#EXTINF:2,\n{number}.mp4\n");
+    let first = format!("{head}{parts}{}", segment(9));
+    let later: String = (9..13).map(segment).collect();
+    let later = format!("{head}{later}#EXT-X-ENDLIST\n");
+    let mut world = World::new(config(), move |path, _| {
+        let media = [b"\0\0\0\x08moof".as_slice(), &[0; 192]].concat();
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(first.clone()),
+            _ if path.contains("_HLS_msn") => Answer::ok(later.clone()).in_time(300),
+            "/a/9.2" => Answer::ok(media).in_time(700),
+            _ => Answer::ok(media),
+        })
+    });
+    world.run(at(60_000));
+    assert!(matches!(world.outcome, Some(Outcome::EndedByServer { .. })));
+    let mut requested = world.paths();
+    requested.retain(|path| !path.contains("m3u8"));
+    assert_eq!(
+        requested,
+        ["/a/9.2", "/a/9.mp4", "/a/10.mp4", "/a/11.mp4", "/a/12.mp4"]
+    );
+    // One second of segment 9, and three segments.
+    assert_eq!(world.client.tracks[0].end, Duration::from_secs(7));
+    assert_eq!(world.count(m::BYTES_WASTED), 200);
+}

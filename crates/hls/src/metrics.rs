@@ -139,6 +139,8 @@ measure::metrics! {
             .means(Meaning::BitRate);
         TableColumn::smaller("stalls", "stalls", Statistic::Value, ["stalls", ""]);
         TableColumn::smaller("loss", "loss", Statistic::Value, ["loss", "%"]);
+        TableColumn::smaller("live_latency_p50", "live_latency", Statistic::Quantile(0.5), ["latency", "p50 ms"]);
+        TableColumn::smaller("live_latency_p95", "live_latency", Statistic::Quantile(0.95), ["latency", "p95 ms"]);
     }
     summary {
         ROWS;

@@ -155,7 +155,7 @@ const LIVEKIT: [Example; 1] = [Example {
 }];
 
 /// Examples with an emulated link, which the run makes itself.
-const LINKS: [Example; 8] = [
+const LINKS: [Example; 9] = [
     Example {
         file: "link-changes.yaml",
         set: &[
@@ -215,6 +215,15 @@ const LINKS: [Example; 8] = [
             "duration=5s",
             "clients.readers.load={clients: 4, start: at_once}",
             "thresholds=[\"readers.message_loss <= 0%\"]",
+        ],
+    },
+    Example {
+        file: "hls-latency.yaml",
+        set: &[
+            "duration=5s",
+            "vary.link.loss=[0.5%]",
+            "vary.clients.viewers.low_latency=[none, hints]",
+            "clients.viewers.load.clients=2",
         ],
     },
     Example {

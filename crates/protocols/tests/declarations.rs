@@ -81,14 +81,15 @@ fn invalid_secrets_are_not_quoted() {
 }
 
 #[test]
-fn schemes_of_servers_are_those_of_their_protocol() {
+fn urls_of_servers_are_those_of_their_protocol() {
+    protocols::install();
     let address = SocketAddr::from(([127, 0, 0, 1], 9));
     for (protocol, server) in servers() {
         let made = usual(server);
         for tls in [false, true] {
             let url = made.url(address, tls);
-            let (scheme, _) = url.split_once("://").expect("it is a URL");
-            assert!(protocol.schemes.contains(&scheme), "{url}");
+            let found = kit::registry::find_by_url(&url).expect("a protocol has this URL");
+            assert_eq!(found.name, protocol.name, "{url}");
         }
     }
 }

@@ -258,7 +258,7 @@ fn errors_about_arguments_name_them() {
         .names("receive");
     run(folder.path(), ["calibrate", "--protocol", "rtcp"])
         .expect(104)
-        .names("rtsp, rtmp, srt");
+        .names("rtsp, hls, rtmp, srt");
     let unheard = "calibrate --protocol rtmp --path sockets";
     run(folder.path(), unheard.split(' '))
         .expect(104)

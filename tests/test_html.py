@@ -672,8 +672,19 @@ class Page(unittest.TestCase):
             self.browser.size(1280, 900)
             self.browser.scheme(False)
             self.browser.events.clear()
+            # As long as there are as many viewers as are allowed, the page is refused its data.
+            viewers = [socket.create_connection(("127.0.0.1", port)) for _ in range(8)]
+            for viewer in viewers:
+                viewer.sendall(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+                self.assertIn(b"200", viewer.recv(100))
             self.browser.call("Page.navigate", {"url": f"http://127.0.0.1:{port}/"})
+            refused = "document.querySelector('.notice')?.textContent.includes('cannot be reached')"
+            self.browser.wait(refused)
+            for viewer in viewers:
+                viewer.close()
             self.browser.wait("!!document.querySelector('header.running')")
+            # The browser complained of the refusal.
+            self.browser.events.clear()
             self.browser.wait("shown.run.course.times.length >= 3")
             # A chart that is drawn again has no plot for a moment.
             drawn = "(shown.charts.views[0].plot?.data[0].length ?? 0)"

@@ -57,41 +57,46 @@ function listen() {
   let end = null;
   root.append(note("Waiting for the first second of the run."));
   document.body.append(notice);
-  const source = new EventSource(`events${location.search}`);
-  source.addEventListener("definitions", (event) => {
-    data.definitions = JSON.parse(event.data);
-    last = null;
-  });
-  source.addEventListener("run", (event) => {
-    const run = JSON.parse(event.data);
-    say(null);
-    data.runs = [run];
-    if (last === null || !shown.refresh(run)) {
-      const range = last === null || shown.charts.isWhole() ? null : shown.charts.range;
-      const { scrollX, scrollY } = window;
-      const open = openParts(root);
-      show();
-      openAgain(root, open);
-      window.scrollTo(scrollX, scrollY);
-      if (range) shown.charts.zoom(...range);
-    }
-    last = run;
-    document.title = `${(VERDICTS[run.verdict.result] || VERDICTS.stopped)[1]}: ${run.name}`;
-  });
-  source.addEventListener("end", (event) => {
-    end = JSON.parse(event.data);
-    if (!shown) empty(root).append(note("Nothing was measured."));
-    say(ending(end));
-    if (!end.stays) source.close();
-  });
-  source.addEventListener("error", () => {
-    if (end) {
-      source.close();
-      say(ending({ ...end, stays: false }));
-    } else {
-      say("No data for a while: streamgauge cannot be reached.");
-    }
-  });
+  const connect = () => {
+    const source = new EventSource(`events${location.search}`);
+    source.addEventListener("definitions", (event) => {
+      data.definitions = JSON.parse(event.data);
+      last = null;
+    });
+    source.addEventListener("run", (event) => {
+      const run = JSON.parse(event.data);
+      say(null);
+      data.runs = [run];
+      if (last === null || !shown.refresh(run)) {
+        const range = last === null || shown.charts.isWhole() ? null : shown.charts.range;
+        const { scrollX, scrollY } = window;
+        const open = openParts(root);
+        show();
+        openAgain(root, open);
+        window.scrollTo(scrollX, scrollY);
+        if (range) shown.charts.zoom(...range);
+      }
+      last = run;
+      document.title = `${(VERDICTS[run.verdict.result] || VERDICTS.stopped)[1]}: ${run.name}`;
+    });
+    source.addEventListener("end", (event) => {
+      end = JSON.parse(event.data);
+      if (!shown) empty(root).append(note("Nothing was measured."));
+      say(ending(end));
+      if (!end.stays) source.close();
+    });
+    source.addEventListener("error", () => {
+      if (end) {
+        source.close();
+        say(ending({ ...end, stays: false }));
+      } else {
+        say("No data for a while: streamgauge cannot be reached.");
+        // A browser does not try again by itself after an answer such as 503.
+        if (source.readyState === EventSource.CLOSED) setTimeout(connect, 3000);
+      }
+    });
+  };
+  connect();
 }
 
 // Colours are read when a chart is drawn, so charts are redrawn when colours change.

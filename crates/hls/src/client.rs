@@ -43,12 +43,12 @@ enum Phase {
     Ended,
 }
 
-/// What is known of the encryption of a segment.
+/// Encryption of a segment, as far as the player knows it.
 #[derive(Debug)]
 enum Found {
-    /// Its key, or that it needs none.
+    /// The segment's key; `None` if the segment needs none.
     Cipher(Option<Cipher>),
-    /// Its key is at this URL, and was not received yet.
+    /// URL of the segment's key, which the player does not have yet.
     KeyAt(Url),
 }
 

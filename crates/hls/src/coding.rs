@@ -8,7 +8,7 @@ pub(crate) enum CodingError {
     /// A coding that was not asked for.
     #[error("its coding `{0}` was not asked for")]
     Unknown(String),
-    /// It is not what its coding says, or ends early.
+    /// The body is not gzip data, or ends early.
     #[error("it is not complete gzip data")]
     Malformed,
     /// More bytes than the limit.

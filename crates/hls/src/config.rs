@@ -24,7 +24,7 @@ pub enum VariantChoice {
     Lowest,
     /// The first of the playlist. Players that do not know their link begin with it.
     First,
-    /// It follows the measured bandwidth, and changes during playback.
+    /// The variant that fits the measured bandwidth; it changes during playback.
     Adaptive,
 }
 
@@ -32,13 +32,13 @@ pub enum VariantChoice {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LowLatency {
-    /// They request the part that a hint names before the playlist lists it, as Apple's player
+    /// Players request the part that a hint names before the playlist lists it, as Apple's player
     /// does.
     #[default]
     Hints,
-    /// They request parts that the playlist lists, as hls.js does.
+    /// Players request the parts that the playlist lists, as hls.js does.
     Parts,
-    /// They play whole segments, and no request waits for a playlist to change.
+    /// Players play whole segments, and do not ask the server to wait.
     None,
 }
 

@@ -43,7 +43,7 @@ impl Content {
         self.len == 0
     }
 
-    /// Returns the body if it is a key (RFC 8216, 4.3.2.4). `length` is that of the body.
+    /// Returns the body if it is a key (RFC 8216, 4.3.2.4). The body has `length` bytes.
     pub(crate) fn key(&self, length: u64) -> Option<[u8; BYTES_MAX]> {
         (length == BYTES_MAX as u64).then_some(self.bytes)
     }

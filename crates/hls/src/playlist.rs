@@ -71,7 +71,7 @@ pub struct MediaPlaylist {
     pub media_sequence: u64,
     /// True if no segment will be added (RFC 8216, 4.3.3.4).
     pub is_ended: bool,
-    /// What the server supports, and asks for.
+    /// Features that the server supports, and distances that it asks for.
     pub control: ServerControl,
     /// Maximum duration of a part (rfc8216bis, 4.4.3.7).
     pub part_target: Option<Duration>,
@@ -86,12 +86,12 @@ pub struct MediaPlaylist {
     pub is_delta: bool,
 }
 
-/// What a server supports, and asks for (rfc8216bis, 4.4.3.8).
+/// Features that a server supports, and distances that it asks for (rfc8216bis, 4.4.3.8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerControl {
     /// Distance from the end at which players begin.
     pub hold_back: Option<Duration>,
-    /// The same for players that play parts.
+    /// Distance from the end at which players of parts begin.
     pub part_hold_back: Option<Duration>,
     /// True if a request can wait for a segment or part to come.
     pub can_block_reload: bool,
@@ -108,7 +108,7 @@ pub struct Place {
     pub part: u32,
 }
 
-/// What follows a place.
+/// Segment or part that follows a place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Piece<'a> {
     /// A whole segment.
@@ -120,11 +120,11 @@ pub enum Piece<'a> {
 /// A partial segment (rfc8216bis, 4.4.4.9).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// Its place: the part is number `part` of segment `sequence`.
+    /// Place of the part: number `part` of segment `sequence`.
     pub place: Place,
     /// True if it begins with a picture that can be decoded on its own.
     pub is_independent: bool,
-    /// Its resource and duration.
+    /// Resource and duration of the part.
     pub media: Segment,
 }
 
@@ -362,7 +362,7 @@ impl Place {
 }
 
 impl<'a> Piece<'a> {
-    /// Its resource and duration.
+    /// Resource and duration of the piece.
     pub fn media(self) -> &'a Segment {
         match self {
             Piece::Segment(segment) => segment,

@@ -47,7 +47,8 @@ pub struct ServerConfig {
     pub gop: Option<u32>,
     /// Duration of a segment.
     pub segment: Duration,
-    /// Duration of a part; `None`: no parts, and no request waits.
+    /// Duration of a part. `None` for a server that offers no parts and answers all requests at
+    /// once.
     pub part: Option<Duration>,
     /// Number of whole segments in a live playlist.
     pub window: u64,

@@ -35,7 +35,7 @@ fn server(faults: &[&str]) -> ServerConfig {
     config
 }
 
-/// The same with five parts in each segment.
+/// A server with five parts in each segment.
 fn server_with_parts(faults: &[&str]) -> ServerConfig {
     ServerConfig {
         container: Container::FragmentedMp4,
@@ -44,7 +44,7 @@ fn server_with_parts(faults: &[&str]) -> ServerConfig {
     }
 }
 
-/// What was measured, and what the server reports.
+/// A finished run: the client's figures, and the server's report.
 struct Run {
     pair: Pair,
     served: Vec<ServedConnection>,
@@ -314,7 +314,7 @@ fn fault_of_a_part_hits_its_segment() {
         low_latency: LowLatency::None,
         ..usual()
     };
-    // Of five parts in each segment, each fourteenth is missing: in 8, 11, 13, 16, 19, 22, 25, 27.
+    // Every fourteenth part is missing: in segments 8, 11, 13, 16, 19, 22, 25 and 27.
     let mut run = Run::new(server_with_parts(&["missing=14"]), config, PATH);
     run.assert_ended_by_server();
     run.assert_agreement();

@@ -54,7 +54,7 @@ pub(super) struct Track {
     parts_before: (Duration, u64),
     /// End of the newest playlist.
     newest: Place,
-    /// What the request for the playlist waits for.
+    /// Place for which the request for the playlist waits.
     pub(super) awaited: Option<Place>,
     /// True if the request for the playlist allows the server to leave out segments.
     pub(super) may_skip: bool,
@@ -427,7 +427,7 @@ impl Track {
     /// Takes a piece that has arrived. Returns where it begins, and the number of bytes of it that
     /// had arrived before, in parts.
     pub(super) fn take_piece(&mut self, piece: WantedPiece) -> (Duration, u64) {
-        // Of a whole segment, parts may have been played.
+        // Parts of a whole segment may have been played before.
         let (played, bytes) = match piece.is_part || piece.is_of_old_count {
             true => (Duration::ZERO, 0),
             false => self.parts_before,

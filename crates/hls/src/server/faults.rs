@@ -23,7 +23,7 @@ pub enum AnswerFault {
 /// such a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerFaults {
-    /// Number n, and delay: each n-th segment is answered so much later.
+    /// Number n, and delay: the answer for each n-th segment is late by the delay.
     pub late: Option<(u64, Duration)>,
     /// Number n, and duration: the body of each n-th segment is spread over this time.
     pub slow: Option<(u64, Duration)>,

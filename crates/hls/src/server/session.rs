@@ -81,7 +81,7 @@ enum Answer {
     Missing,
 }
 
-/// What a body is.
+/// Kind of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
     Playlist,
@@ -191,7 +191,7 @@ impl ServerSession {
             None => {}
         }
         if line.method != "GET" {
-            // Whatever body it has, or wants none.
+            // The request may have a body, or the client may expect none.
             self.keeps_alive = false;
             return self.refuse(cx, 405);
         }
@@ -364,7 +364,7 @@ impl ServerSession {
         if at > cx.now {
             return;
         }
-        // Nothing is unfinished any more.
+        // The response is no longer pending.
         self.state = State::Silent;
         match answer {
             Answer::Wrong => self.refuse(cx, 404),

@@ -84,7 +84,7 @@ impl Conversation {
         self.take_bodies();
     }
 
-    /// Takes what is being sent, up to its end.
+    /// Reads the bodies that are being sent, to their end.
     fn take_bodies(&mut self) {
         while let Some(flow) = self.running.take() {
             let (now, sent) = (self.now, &mut self.sent);

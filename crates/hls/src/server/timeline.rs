@@ -1,4 +1,4 @@
-//! What a live encoder would have made at any time: pictures, segments and parts, from the number
+//! Output of a live encoder at any time: pictures, segments and parts, computed from the number
 //! of each.
 
 use std::ops::Range;

@@ -12,13 +12,13 @@ const COMPLETE: u64 = 40;
 /// after the one before.
 #[derive(Clone, Default)]
 struct Origin {
-    /// It answers at once, whatever a request waits for.
+    /// The server answers at once, even if a request waits for a part.
     never_waits: bool,
     /// Segments that its updates leave out; 0: none.
     skips: u64,
-    /// Its hints name another resource than its playlist.
+    /// Hints name another resource than the playlist.
     hints_are_wrong: bool,
-    /// It refuses requests for parts that are not complete.
+    /// The server refuses requests for parts that are not complete.
     refuses_hints: bool,
     /// Number of parts after which it stops.
     stops_after: Option<u64>,
@@ -359,7 +359,7 @@ fn failures_that_are_not_in_a_row_do_not_end_the_client() {
     });
     world.run(at(40_100));
     assert_eq!(world.stop(), Outcome::Stopped);
-    // Of parts 36 to 119, those of 45 to 115.
+    // Parts 45, 55 and so on to 115 are missing; the run covers parts 36 to 119.
     assert_eq!(world.count(m::SEGMENTS_FAILED), 8);
     assert_eq!(world.count(m::HINTS_WASTED), 8);
     assert_eq!(world.count(m::PARTS), 84 - 8);
@@ -400,7 +400,7 @@ fn hint_that_the_last_playlist_does_not_list_is_given_up() {
 
 #[test]
 fn older_playlists_of_a_cache_are_neither_hints_nor_hurry() {
-    // Each second answer is that of a cache which is two parts behind.
+    // Every second answer comes from a cache that is two parts behind.
     let origin = Origin::default();
     let mut count = 0;
     let mut world = World::new(config(), move |path, now| {

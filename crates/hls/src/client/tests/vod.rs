@@ -179,7 +179,7 @@ fn adaptive_player_returns_from_a_variant_whose_playlist_is_missing() {
     world.run(at(60_000));
     assert_eq!(world.outcome, Some(Outcome::Completed));
     assert_eq!(world.notes, ["variant_failed", "variant_failed"]);
-    // Each was tried once, and no segment was lost or received twice.
+    // The player tried each variant once. No segment was lost, and none was received twice.
     assert_eq!(world.count(m::SWITCHES), 2);
     assert_eq!(world.count(m::SEGMENTS), 8);
     assert_eq!(world.count(m::SEGMENTS_DUE), 8);

@@ -67,7 +67,8 @@ pub(super) static TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        server: "--bitrate 400kbps --segment 500ms --recorded --length {length} --fault late=1:200ms",
+        server: "--bitrate 400kbps --segment 500ms --recorded --length {length} --fault \
+                 late=1:200ms",
         link: None,
         thresholds: &[],
         clients: &[players("delayed")],

@@ -11,7 +11,7 @@ use measure::Time;
 use super::coding;
 use super::config::ClientConfig;
 use super::connection::{Refusal, Shared, Wish};
-use super::content::{Cipher, Content};
+use super::content::{Cipher, Content, Encryption};
 use super::failure::Failure;
 use super::metrics as m;
 use super::playback::Playback;
@@ -46,8 +46,8 @@ enum Phase {
 /// Encryption of a segment, as far as the player knows it.
 #[derive(Debug)]
 enum Found {
-    /// The segment's key; `None` if the segment needs none.
-    Cipher(Option<Cipher>),
+    /// How the segment is encrypted. Nothing needs to be requested.
+    Encryption(Encryption),
     /// URL of the segment's key, which the player does not have yet.
     KeyAt(Url),
 }
@@ -401,8 +401,8 @@ impl Client {
                     self.count_due(cx, 1);
                 }
                 Next::Held { piece, key } => match self.find_key(track, key) {
-                    Ok(Found::Cipher(cipher)) => {
-                        self.take_held(cx, track, piece, cipher.as_ref());
+                    Ok(Found::Encryption(encryption)) => {
+                        self.take_held(cx, track, piece, &encryption);
                     }
                     Ok(Found::KeyAt(url)) => return self.request_key(cx, track, url),
                     Err(refusal) => return self.refuse(cx, track, Lane::Media, refusal),
@@ -416,9 +416,9 @@ impl Client {
                     let found = self.shared.resolve(&self.config, &own.base, &uri);
                     let found = found.and_then(|url| Ok((url, self.find_key(track, key)?)));
                     match found {
-                        Ok((url, Found::Cipher(cipher))) => {
+                        Ok((url, Found::Encryption(encryption))) => {
                             let wish = (url, range);
-                            self.request_media(cx, track, wish, wanted, cipher);
+                            self.request_media(cx, track, wish, wanted, encryption);
                         }
                         Ok((_, Found::KeyAt(url))) => self.request_key(cx, track, url),
                         Err(refusal) => {
@@ -435,16 +435,20 @@ impl Client {
     /// Returns the encryption of a segment, or the URL of its key if that was not received yet.
     fn find_key(&self, track: usize, key: Option<(Arc<Key>, [u8; 16])>) -> Result<Found, Refusal> {
         let Some((key, iv)) = key else {
-            return Ok(Found::Cipher(None));
+            return Ok(Found::Encryption(Encryption::None));
+        };
+        let of_segments = |encryption| match key.is_of_segments {
+            true => Found::Encryption(encryption),
+            false => Found::Encryption(Encryption::None),
+        };
+        let Some(uri) = &key.uri else {
+            return Ok(of_segments(Encryption::Opaque));
         };
         let base = &self.tracks[track].base;
-        let url = self.shared.resolve(&self.config, base, &key.uri)?;
+        let url = self.shared.resolve(&self.config, base, uri)?;
         Ok(match self.shared.key(&url) {
             None => Found::KeyAt(url),
-            Some(bytes) => {
-                let cipher = Cipher { key: bytes, iv };
-                Found::Cipher(key.is_of_segments.then_some(cipher))
-            }
+            Some(key) => of_segments(Encryption::Known(Cipher { key, iv })),
         })
     }
 
@@ -455,7 +459,7 @@ impl Client {
         let mut tracks = self.tracks.iter();
         if !tracks.any(|own| own.wanted.as_ref().is_some_and(is_it)) {
             let wish = (url.clone(), None);
-            self.request_media(cx, track, wish, Wanted::Key(url), None);
+            self.request_media(cx, track, wish, Wanted::Key(url), Encryption::None);
         }
     }
 
@@ -465,7 +469,7 @@ impl Client {
         track: usize,
         (url, range): (Url, Option<ByteRange>),
         wanted: Wanted,
-        cipher: Option<Cipher>,
+        encryption: Encryption,
     ) {
         let own = &mut self.tracks[track];
         let patience = match &wanted {
@@ -473,7 +477,7 @@ impl Client {
             Wanted::Map(_) | Wanted::Piece(_) | Wanted::Key(_) => Duration::ZERO,
         };
         own.wanted = Some(wanted);
-        own.cipher = cipher;
+        own.encryption = encryption;
         own.content = Content::default();
         own.body_bytes = 0;
         let wish = Wish {
@@ -524,10 +528,10 @@ impl Client {
         cx: &mut Context<'_>,
         track: usize,
         piece: WantedPiece,
-        cipher: Option<&Cipher>,
+        encryption: &Encryption,
     ) {
         let own = &mut self.tracks[track];
-        match own.take_held(cipher) {
+        match own.take_held(encryption) {
             Ok(download) => {
                 let bytes = own.body_bytes;
                 self.take_piece(cx, track, (piece, download), self.latest);

@@ -58,7 +58,7 @@ pub struct ClientConfig {
     pub bandwidth_spread: Ratio,
     /// Use of low-latency HLS, if the server offers it: `hints` (default: parts of segments, also
     /// before the playlist lists them), `parts` (only those that it lists), or `none` (whole
-    /// segments, and no request waits for a change of the playlist).
+    /// segments, and the server is not asked to wait).
     pub low_latency: LowLatency,
     /// Distance from the end of a live playlist at which players begin. Default: `HOLD-BACK` of the
     /// playlist, or `PART-HOLD-BACK` if they play parts; otherwise three target durations, or three

@@ -25,6 +25,19 @@ pub(crate) struct Cipher {
     pub(crate) iv: [u8; BYTES_MAX],
 }
 
+/// Encryption of a body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Encryption {
+    /// The body as a whole is not encrypted.
+    #[default]
+    None,
+    /// The body is encrypted with a key that the player has.
+    Known(Cipher),
+    /// The body is encrypted with a key that the player does not have: nothing but its length is
+    /// known.
+    Opaque,
+}
+
 /// Beginning of a body.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Content {
@@ -61,23 +74,28 @@ impl Content {
         self
     }
 
-    /// Checks a body of this length, which may be encrypted. Otherwise returns what is wrong.
-    pub(crate) fn check(&self, length: u64, cipher: Option<&Cipher>) -> Result<(), String> {
-        let Some(cipher) = cipher else {
-            return match self.is_media() {
-                true => Ok(()),
-                false => Err(self.to_string()),
-            };
+    /// Checks a body of this length. Otherwise returns what is wrong.
+    pub(crate) fn check(&self, length: u64, encryption: &Encryption) -> Result<(), String> {
+        let is_media = match encryption {
+            Encryption::None => self.is_media(),
+            Encryption::Opaque => !self.is_empty(),
+            Encryption::Known(_) if self.is_empty() => false,
+            Encryption::Known(_) if !length.is_multiple_of(BYTES_MAX as u64) => {
+                return Err(format!(
+                    "it is encrypted, but its {length} bytes are no multiple of {BYTES_MAX}"
+                ));
+            }
+            Encryption::Known(cipher) => {
+                let plain = self.decrypt(cipher);
+                return match plain.is_media() {
+                    true => Ok(()),
+                    false => Err(format!("with its key, {plain}")),
+                };
+            }
         };
-        if !length.is_multiple_of(BYTES_MAX as u64) {
-            return Err(format!(
-                "it is encrypted, but its {length} bytes are no multiple of {BYTES_MAX}"
-            ));
-        }
-        let plain = self.decrypt(cipher);
-        match plain.is_media() {
+        match is_media {
             true => Ok(()),
-            false => Err(format!("with its key, {plain}")),
+            false => Err(self.to_string()),
         }
     }
 

@@ -154,16 +154,15 @@ pub struct Segment {
     pub is_discontinuous: bool,
     /// True if it is missing, and must not be requested (rfc8216bis, 4.4.4.7).
     pub is_gap: bool,
-    /// Key of its encryption; `None` if it is not encrypted, or in a way that players cannot undo
-    /// without further software (RFC 8216, 4.3.2.4).
+    /// Key of its encryption (RFC 8216, 4.3.2.4).
     pub key: Option<Arc<Key>>,
 }
 
-/// A key that can be requested.
+/// A key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// URI of its resource.
-    pub uri: String,
+    /// URI of its resource; `None` if players need further software to get it, as for FairPlay.
+    pub uri: Option<String>,
     /// Initialization vector. Default: the number of the segment.
     pub iv: Option<[u8; 16]>,
     /// True if whole segments are encrypted, not samples in them.
@@ -244,7 +243,7 @@ impl MediaPlaylist {
         }
     }
 
-    /// Returns the parts of the segment of this number; none if the playlist does not list them.
+    /// Returns the parts of the segment of this number. Empty if the playlist does not list them.
     pub fn parts_of(&self, sequence: u64) -> &[Part] {
         let begin = |sequence| {
             self.parts

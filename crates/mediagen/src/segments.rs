@@ -1,7 +1,7 @@
 //! Generated video cut into segments, as servers of HLS offer it: MPEG-TS or fragmented MP4.
 //!
-//! Everything follows from the number of a picture: the same pictures are always the same bytes, so
-//! a server keeps no segments. Pictures are counted over all loops, and each has a time code.
+//! The bytes of a picture follow from its number: the same pictures are always the same bytes, so a
+//! server keeps no segments. Pictures are counted over all loops, and each has a time code.
 
 use std::ops::Range;
 

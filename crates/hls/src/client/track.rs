@@ -7,7 +7,7 @@ use measure::Time;
 
 use crate::config::{ClientConfig, LowLatency};
 use crate::connection::Connection;
-use crate::content::{Cipher, Content};
+use crate::content::{Content, Encryption};
 use crate::failure::Failure;
 use crate::playlist::{ByteRange, Hint, Key, Map, MediaPlaylist, Piece, Place, Segment};
 use kit::http1::Url;
@@ -67,7 +67,7 @@ pub(super) struct Track {
     /// The current request on the connection for media.
     pub(super) wanted: Option<Wanted>,
     /// Encryption of the body on the connection for media.
-    pub(super) cipher: Option<Cipher>,
+    pub(super) encryption: Encryption,
     /// Beginning of the body on the connection for media.
     pub(super) content: Content,
     /// Length of the body so far.
@@ -178,7 +178,7 @@ impl Track {
             held: None,
             refused: None,
             wanted: None,
-            cipher: None,
+            encryption: Encryption::None,
             content: Content::default(),
             body_bytes: 0,
             map: None,
@@ -370,27 +370,24 @@ impl Track {
             let key = self.content.key(length);
             return key.map(drop).ok_or_else(|| (Failure::BadKey, text()));
         }
-        if self.cipher.is_none() || self.content.is_empty() {
-            // The key of a hinted part is only known once the playlist lists it.
-            let is_unknown = matches!(self.wanted, Some(Wanted::Hint(_))) && self.ends_encrypted();
-            let is_media = self.content.is_media() || is_unknown && !self.content.is_empty();
-            return match is_media {
-                true => Ok(()),
-                false => Err((Failure::NotMedia, self.content.to_string())),
-            };
-        }
-        let checked = self.content.check(self.body_bytes, self.cipher.as_ref());
+        // The key of a hinted part is only known once the playlist lists it.
+        let is_unknown = matches!(self.wanted, Some(Wanted::Hint(_))) && self.ends_encrypted();
+        let encryption = match is_unknown {
+            true => &Encryption::Opaque,
+            false => &self.encryption,
+        };
+        let checked = self.content.check(self.body_bytes, encryption);
         checked.map_err(|why| (Failure::NotMedia, why))
     }
 
     /// Takes the part that is held. Returns the time that its body took, or why it cannot be
     /// played.
-    pub(super) fn take_held(&mut self, cipher: Option<&Cipher>) -> Result<Duration, String> {
+    pub(super) fn take_held(&mut self, encryption: &Encryption) -> Result<Duration, String> {
         let Some(held) = self.held.take() else {
             return Ok(Duration::ZERO);
         };
         self.body_bytes = held.bytes;
-        held.content.check(held.bytes, cipher)?;
+        held.content.check(held.bytes, encryption)?;
         Ok(held.download)
     }
 

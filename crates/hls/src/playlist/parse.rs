@@ -208,21 +208,25 @@ impl Builder<'_> {
     }
 
     fn key(&mut self, tag: &KeyTag<'_>) {
-        // A segment may have keys for several systems. Only this one needs no further software.
-        let is_identity = tag.keyformat() == KEY_FORMAT;
-        let is_of_segments = match tag.method() {
-            EnumeratedString::Known(Method::Aes128) => true,
-            EnumeratedString::Known(Method::None) => {
-                self.key = None;
-                return;
-            }
-            _ => false,
-        };
-        if let Some(uri) = tag.uri().filter(|_| is_identity) {
+        let method = tag.method();
+        if method == EnumeratedString::Known(Method::None) {
+            self.key = None;
+            return;
+        }
+        let is_of_samples = [Method::SampleAes, Method::SampleAesCtr]
+            .map(EnumeratedString::Known)
+            .contains(&method);
+        let is_usable = is_of_samples || method == EnumeratedString::Known(Method::Aes128);
+        let uri = tag
+            .uri()
+            .filter(|_| is_usable && tag.keyformat() == KEY_FORMAT);
+        // A segment may have keys for several systems. A key in this format has precedence.
+        let has_usable = self.key.as_ref().is_some_and(|key| key.uri.is_some());
+        if uri.is_some() || !has_usable {
             self.key = Some(Arc::new(Key {
-                uri: uri.to_owned(),
+                uri: uri.map(str::to_owned),
                 iv: tag.iv().and_then(read_iv),
-                is_of_segments,
+                is_of_segments: !is_of_samples,
             }));
         }
     }

@@ -52,7 +52,10 @@ fn keys_apply_to_the_segments_after_them() {
          #EXT-X-KEY:METHOD=AES-128,URI=\"k\",IV=0x1F\n#EXT-X-MAP:URI=\"m\"\n#EXTINF:2,\nb\n\
          #EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://x\",KEYFORMAT=\"com.apple.streamingkeydelivery\"\n\
          #EXTINF:2,\nc\n#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"l\"\n#EXTINF:2,\nd\n\
-         #EXT-X-KEY:METHOD=NONE\n#EXTINF:2,\ne\n",
+         #EXT-X-KEY:METHOD=NONE\n#EXTINF:2,\ne\n\
+         #EXT-X-KEY:METHOD=AES-128,URI=\"skd://x\",KEYFORMAT=\"com.apple.streamingkeydelivery\"\n\
+         #EXTINF:2,\nf\n#EXT-X-KEY:METHOD=SAMPLE-AES-CTR,URI=\"x\",KEYFORMAT=\"urn:uuid:0\"\n\
+         #EXTINF:2,\ng\n#EXT-X-KEY:METHOD=AES-256,URI=\"k\"\n#EXTINF:2,\nh\n",
     );
     let keys: Vec<Option<(&str, Option<u8>, bool)>> = playlist
         .segments
@@ -60,11 +63,19 @@ fn keys_apply_to_the_segments_after_them() {
         .map(|own| {
             let key = own.key.as_ref()?;
             let iv = key.iv.map(|iv| iv[15]);
-            Some((key.uri.as_str(), iv, key.is_of_segments))
+            Some((
+                key.uri.as_deref().unwrap_or("other"),
+                iv,
+                key.is_of_segments,
+            ))
         })
         .collect();
     let first = Some(("k", Some(0x1f), true));
-    assert_eq!(keys, [None, first, first, Some(("l", None, false)), None]);
+    let samples = Some(("l", None, false));
+    assert_eq!(keys[..5], [None, first, first, samples, None]);
+    // Keys that only other software can use; of an unknown method nothing is known either.
+    let others = [true, false, true].map(|is_of_segments| Some(("other", None, is_of_segments)));
+    assert_eq!(keys[5..], others);
     let map = playlist.segments[1].map.as_ref().expect("it has one");
     assert_eq!(map.key, playlist.segments[1].key);
 }

@@ -191,8 +191,8 @@ impl Tally for ServerTotals {
 
     fn progress(&self) -> String {
         format!(
-            "{} ended: {} playlists, {} segments and {} parts sent, {} with a fault; {} refused, {} \
-             not taken to their end",
+            "{} ended: {} playlists, {} segments and {} parts sent, {} with a fault; {} refused, \
+             {} not taken to their end",
             plural(self.connections as f64, "connection", "connections"),
             count(self.playlists as f64),
             count(self.segments as f64),

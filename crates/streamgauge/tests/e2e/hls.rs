@@ -119,7 +119,7 @@ fn encrypted_segments_of_ffmpeg_are_tried_with_their_key() {
     };
     write("right.key", b"0123456789abcdef");
     write("wrong.key", b"0123456789abcdeF");
-    // The URI of the key, the file with it, and no vector: the number of each segment.
+    // The URI of the key, and the file with it. Without a vector, segments have their number.
     write("info", b"right.key\nright.key\n");
     let options = [
         "-t",

@@ -1,5 +1,5 @@
-//! MediaMTX over RTMP and SRT, in both roles, and over low-latency HLS. It is not packaged, so these
-//! tests run only if it is in PATH.
+//! MediaMTX over RTMP and SRT, in both roles, and over low-latency HLS. It is not packaged, so
+//! these tests run only if it is in PATH.
 
 use std::process::Command;
 use std::time::Duration;

@@ -125,6 +125,33 @@ fn wrong_keys_and_bodies_have_their_reasons() {
 }
 
 #[test]
+fn segments_whose_key_needs_other_software_are_counted() {
+    let format = "KEYFORMAT=\"com.apple.streamingkeydelivery\"";
+    let play = |method: &str, body: &'static [u8]| {
+        let text = format!(
+            "#EXTINF:2,\n0.ts\n#EXT-X-KEY:METHOD={method},URI=\"skd://a\",{format}\n\
+             #EXTINF:2,\n1.ts\n#EXT-X-ENDLIST\n"
+        );
+        let mut world = World::new(config(), move |path, _| {
+            Some(match path {
+                "/a/index.m3u8" => playlist("", &text),
+                "/a/0.ts" => serve("/a/0.ts"),
+                _ => Answer::ok(body),
+            })
+        });
+        world.run(at(60_000));
+        assert_eq!(world.outcome, Some(Outcome::Completed));
+        assert_eq!(world.count(m::KEYS), 0);
+        [m::SEGMENTS, m::SEGMENTS_FAILED].map(|counter| world.count(counter))
+    };
+    // Whole segments can be any bytes. Where samples are encrypted, the container is not.
+    assert_eq!(play("AES-128", b"\x17\x93 any bytes"), [2, 0]);
+    assert_eq!(play("AES-128", b""), [1, 1]);
+    assert_eq!(play("SAMPLE-AES", b"\x17\x93 any bytes"), [1, 1]);
+    assert_eq!(play("SAMPLE-AES", b"G a transport stream"), [2, 0]);
+}
+
+#[test]
 fn tracks_share_their_key() {
     let answer = |path: &str| match path {
         "/a/index.m3u8" => Answer::ok(

@@ -319,7 +319,7 @@ fn player_that_falls_behind_goes_on_with_whole_segments() {
     );
     assert!(world.count(m::STALLS) > 0);
     assert_eq!(world.count(m::SEGMENTS_FAILED), 0);
-    // Nothing is played twice: what was received is the time until now, from 2 s before the start,
+    // No media is played twice: the received media covers the time from 2 s before the start,
     // without what is still to come.
     let received = world.client.tracks[0].end;
     let live = Duration::from_secs(30 + 2);

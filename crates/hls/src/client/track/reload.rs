@@ -145,8 +145,8 @@ impl Track {
     }
 
     /// Compares the hinted part that was requested, or received, with the piece that the playlist
-    /// lists in its place. Returns the number of bytes that were received in vain if it is another
-    /// one, or none.
+    /// lists in its place. Returns the number of useless bytes if the playlist lists another piece
+    /// there, or has ended.
     fn match_hint(&mut self, in_parts: bool) -> Option<u64> {
         let (hint, bytes) = match (&self.wanted, &self.held) {
             (Some(Wanted::Hint(hint)), _) => (hint, self.body_bytes),

@@ -363,14 +363,13 @@ fn packets_are_parsed_and_counted_as_by_tshark() {
         ] {
             assert_eq!(count(metric), counts[&(port, what)], "{metric} of {port}");
         }
-        // The relay of libsrt loses nothing, so there may be nothing to request again.
+        // The relay of libsrt loses nothing, so there may be nothing to request again. On a busy
+        // machine its packets come in bursts, of which each 64th is acknowledged at once: that is
+        // feedback too.
         let delay = &report.0["tester"]["feedback_delay"]["count"];
         let asks = counts[&(port, "naks")] > 0;
-        assert_eq!(
-            asks,
-            delay.as_u64().is_some_and(|count| count > 0),
-            "{delay}"
-        );
+        let has_feedback = delay.as_u64().is_some_and(|count| count > 0);
+        assert!(has_feedback || !asks, "{delay}");
         assert!(asks || port == relayed);
     }
 }

@@ -13,17 +13,7 @@ use report::{Layout, Report, html, source, summary};
 use runfile::{Fact, Header, Machine, RunFile, SubjectHeader, WindowRow};
 use serde_json::{Value, json};
 
-fn catalogue_of(kind: &str) -> Option<Catalogue> {
-    match kind {
-        "server" => Some(SERVER_CATALOGUE),
-        "tester" => Some(TESTER_CATALOGUE),
-        "uplink" | "downlink" => Some(LINK_CATALOGUE),
-        name => {
-            protocols::install();
-            kit::registry::find(name).map(|protocol| protocol.catalogue)
-        }
-    }
-}
+use crate::catalogue_of;
 
 /// Creates a run in which the link loses 60 packets in window 1 and drops one by its own fault.
 /// These packets are missed in window 2, and the server loses another 3.

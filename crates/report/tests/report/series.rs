@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use kit::media::rtp::metrics as rtp;
 use kit::metrics as clients;
-use measure::{
-    Catalogue, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, Time, Verdict, VerdictResult, server,
-};
+use measure::{Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, Time, Verdict, VerdictResult, server};
 use report::Layout;
 use report::schema::series_schema;
 use report::series::{RowOutcome, Series, table};
@@ -16,18 +14,9 @@ use runfile::series::{Axis, Entry, EntryOutcome, INDEX, INDEX_VERSION, Index};
 use runfile::{Header, Machine, RunFile, SubjectHeader, WindowRow};
 use serde_json::{Value, json};
 
-const KEY: &str = "clients.viewers.load.clients";
+use crate::catalogue_of;
 
-fn catalogue_of(kind: &str) -> Option<Catalogue> {
-    match kind {
-        "server" => Some(SERVER_CATALOGUE),
-        "tester" => Some(TESTER_CATALOGUE),
-        name => {
-            protocols::install();
-            kit::registry::find(name).map(|protocol| protocol.catalogue)
-        }
-    }
-}
+const KEY: &str = "clients.viewers.load.clients";
 
 /// A run: number of clients, bytes of media in each second, and outcome.
 struct Made {

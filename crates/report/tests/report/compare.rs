@@ -18,16 +18,7 @@ use runfile::series::{Axis, CapacityGoal, Entry, EntryOutcome, INDEX_VERSION, In
 use runfile::{Header, Machine, RunFile, SubjectHeader, WindowRow};
 use serde_json::{Value, json};
 
-fn catalogue_of(kind: &str) -> Option<Catalogue> {
-    match kind {
-        "server" => Some(SERVER_CATALOGUE),
-        "tester" => Some(TESTER_CATALOGUE),
-        name => {
-            protocols::install();
-            kit::registry::find(name).map(|protocol| protocol.catalogue)
-        }
-    }
-}
+use crate::catalogue_of;
 
 /// A run of 20 clients.
 #[derive(Clone)]

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use measure::{
-    Catalogue, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Verdict,
-    VerdictResult, server,
+    Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Verdict, VerdictResult,
+    server,
 };
 use messages::metrics as m;
 use report::series::{Series, table};
@@ -14,16 +14,7 @@ use report::{Layout, Report, open};
 use runfile::{Header, Machine, RunFile, SubjectHeader, WindowRow};
 use serde_json::{Value, json};
 
-fn catalogue_of(kind: &str) -> Option<Catalogue> {
-    match kind {
-        "server" => Some(SERVER_CATALOGUE),
-        "tester" => Some(TESTER_CATALOGUE),
-        name => {
-            protocols::install();
-            kit::registry::find(name).map(|protocol| protocol.catalogue)
-        }
-    }
-}
+use crate::catalogue_of;
 
 const SENT: u64 = 100_000;
 

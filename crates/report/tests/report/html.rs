@@ -7,8 +7,8 @@ use std::time::Duration;
 use kit::media::rtp::metrics as rtp;
 use kit::metrics as clients;
 use measure::{
-    Catalogue, Finding, HealthBounds, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE,
-    ThresholdResult, Time, Unit, Verdict, VerdictInput, server, tester,
+    Finding, HealthBounds, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time,
+    Unit, Verdict, VerdictInput, server, tester,
 };
 use report::{Report, html};
 use runfile::{
@@ -16,20 +16,11 @@ use runfile::{
 };
 use serde_json::{Value, json};
 
+use crate::catalogue_of;
+
 /// Text that could become markup, a script or the end of the data, or stay invisible.
 const HOSTILE: &str = "x</script><script>alert(1)</script><img src=x onerror=alert(1)><!--\
                        \"'&lt; \u{1b}[2J\u{202e}\u{2028}${1}";
-
-fn catalogue_of(kind: &str) -> Option<Catalogue> {
-    match kind {
-        "server" => Some(SERVER_CATALOGUE),
-        "tester" => Some(TESTER_CATALOGUE),
-        name => {
-            protocols::install();
-            kit::registry::find(name).map(|protocol| protocol.catalogue)
-        }
-    }
-}
 
 fn header(name: &str, viewers: &str) -> Header {
     let subjects = [

@@ -21,16 +21,7 @@ use runfile::{
     fact,
 };
 
-fn catalogue_of(kind: &str) -> Option<Catalogue> {
-    match kind {
-        "server" => Some(SERVER_CATALOGUE),
-        "tester" => Some(TESTER_CATALOGUE),
-        name => {
-            protocols::install();
-            kit::registry::find(name).map(|protocol| protocol.catalogue)
-        }
-    }
-}
+use crate::catalogue_of;
 
 fn header(warm_up: Duration) -> Header {
     let subject = |name: &str, kind: &str| SubjectHeader {

@@ -5,10 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use kit::metrics as clients;
-use measure::{
-    Catalogue, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, ThresholdResult, Time, Unit, Verdict,
-    VerdictInput,
-};
+use measure::{Recorder, ThresholdResult, Time, Unit, Verdict, VerdictInput};
 use report::paint::Paint;
 use report::{Layout, Report, source, summary};
 use runfile::{
@@ -16,20 +13,11 @@ use runfile::{
 };
 use serde_json::json;
 
+use crate::catalogue_of;
+
 /// A forged line, one of our colours, a cleared screen, the title, an 8-bit sequence, reversed text
 /// direction, and invisible characters.
 const HOSTILE: &str = "x\nFORGED\r\n\u{1b}[32mFORGED\u{1b}[0m\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}2J\u{202e}\u{200b}\u{2028}\u{7f}";
-
-fn catalogue_of(kind: &str) -> Option<Catalogue> {
-    match kind {
-        "server" => Some(SERVER_CATALOGUE),
-        "tester" => Some(TESTER_CATALOGUE),
-        name => {
-            protocols::install();
-            kit::registry::find(name).map(|protocol| protocol.catalogue)
-        }
-    }
-}
 
 fn make(path: &Path) {
     let names = [

@@ -6,26 +6,15 @@ use std::time::Duration;
 
 use kit::media::ts::metrics as ts;
 use kit::metrics as clients;
-use measure::{
-    Catalogue, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, Time, Verdict, VerdictResult, server,
-};
+use measure::{Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, Time, Verdict, VerdictResult, server};
 use report::Layout;
 use report::series::{Row, Series, table};
 use runfile::{ClientOutcome, ClientRow, Header, Machine, RunFile, SubjectHeader, WindowRow};
 use serde_json::json;
 
-const KEY: &str = "server.launch";
+use crate::catalogue_of;
 
-fn catalogue_of(kind: &str) -> Option<Catalogue> {
-    match kind {
-        "server" => Some(SERVER_CATALOGUE),
-        "tester" => Some(TESTER_CATALOGUE),
-        name => {
-            protocols::install();
-            kit::registry::find(name).map(|protocol| protocol.catalogue)
-        }
-    }
-}
+const KEY: &str = "server.launch";
 
 /// Media that one of eight clients receives, of 10,000 datagrams or of a stream without stamps.
 #[derive(Clone, Copy, Default)]

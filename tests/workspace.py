@@ -127,6 +127,21 @@ class Program:
         print("\n".join([head, *lines]), flush=True)
 
 
+def target_folder():
+    return ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
+
+
+def begin_without_increments():
+    """Lets a first build keep nothing for incremental builds, which takes a fifth less time.
+
+    Later builds follow what is there: as long as nobody builds incrementally, they do not either,
+    because a change of this setting builds the whole workspace again.
+    """
+    kept = target_folder() / "debug" / "incremental"
+    if not (kept.is_dir() and any(kept.iterdir())):
+        os.environ.setdefault("CARGO_INCREMENTAL", "0")
+
+
 def build():
     """Builds all tests; returns each program with its package and target."""
     words = ["cargo", "test", "--workspace", "--no-run", "--locked"]
@@ -245,6 +260,7 @@ def main():
 def run(quick, hurries):
     """Runs the tests; returns the exit code."""
     began = time.monotonic()
+    begin_without_increments()
     tests, command = build()
     # Gigabytes of fresh files. Written during the tests, they would hold up whoever writes.
     os.sync()

@@ -8,7 +8,8 @@
 //! * `media_arrivals`: video and audio, each on its own;
 //! * `datagrams`: stamps of our own source;
 //! * `strided`: packets of 192 and 204 bytes;
-//! * `fast_path`: fast path of nearly all packets.
+//! * `fast_path`: fast path of nearly all packets;
+//! * `file`: streams that arrive as files, without timing.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -34,6 +35,7 @@ mod clock;
 mod coded_pictures;
 mod datagrams;
 mod fast_path;
+mod file;
 mod media_arrivals;
 mod pids;
 mod strided;
@@ -41,6 +43,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+pub use file::TsFile;
 pub use media_arrivals::SilentMedia;
 pub use pids::PidCounts;
 

@@ -1,0 +1,261 @@
+//! Transport streams that arrive as files.
+
+use mediagen::steps;
+use mediagen::time_code::TimeCode;
+use mediagen::ts::packet::{Header, NULL_PID, PACKET_LEN, PAT_PID, SYNC};
+
+use super::TsCounts;
+use super::pids::Pids;
+use super::tables::Tables;
+
+/// Stream identifiers of video in a PES packet (ISO/IEC 13818-1, table 2-22).
+const VIDEO: std::ops::RangeInclusive<u8> = 0xe0..=0xef;
+
+/// Checks a transport stream that arrives as a file, such as a segment of HLS: its contents, but not
+/// its timing, which says nothing if the file arrives as fast as it can. Takes less than 1 KiB.
+///
+/// If a packet does not begin with the sync byte, the rest of the file is not checked.
+#[derive(Debug)]
+pub struct TsFile {
+    /// Beginning of a packet.
+    held: [u8; PACKET_LEN],
+    held_len: usize,
+    is_in_sync: bool,
+    /// True if the first picture has begun.
+    has_picture: bool,
+    /// Presentation time stamp of the first picture, or of the first unit if there is none.
+    time_stamp: Option<u64>,
+    pids: Pids,
+    tables: Tables,
+    /// True if there is a programme association, and a programme map.
+    has_tables: [bool; 2],
+    counts: TsCounts,
+    time_code: Option<TimeCode>,
+}
+
+impl Default for TsFile {
+    fn default() -> TsFile {
+        TsFile {
+            held: [0; PACKET_LEN],
+            held_len: 0,
+            is_in_sync: true,
+            has_picture: false,
+            time_stamp: None,
+            pids: Pids::default(),
+            tables: Tables::default(),
+            has_tables: [false; 2],
+            counts: TsCounts::default(),
+            time_code: None,
+        }
+    }
+}
+
+impl TsFile {
+    /// Handles the next bytes of the file.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        steps::count_bytes(bytes.len());
+        let mut rest = bytes;
+        while self.is_in_sync && !rest.is_empty() {
+            if self.held_len == 0
+                && let Some((packet, after)) = rest.split_first_chunk()
+            {
+                self.packet(packet);
+                rest = if self.is_in_sync { after } else { rest };
+                continue;
+            }
+            let taken = rest.len().min(PACKET_LEN - self.held_len);
+            self.held[self.held_len..self.held_len + taken].copy_from_slice(&rest[..taken]);
+            self.held_len += taken;
+            rest = &rest[taken..];
+            if self.held_len == PACKET_LEN {
+                self.held_len = 0;
+                let packet = self.held;
+                self.packet(&packet);
+                if !self.is_in_sync {
+                    self.counts.out_of_sync_bytes += PACKET_LEN as u64;
+                }
+            }
+        }
+        self.counts.out_of_sync_bytes += rest.len() as u64;
+    }
+
+    /// Returns the counts of the file, which ends here. A packet that is not complete counts as a
+    /// loss of sync.
+    pub fn finish(&self) -> TsCounts {
+        TsCounts {
+            sync_losses: self.counts.sync_losses + u64::from(self.held_len > 0),
+            out_of_sync_bytes: self.counts.out_of_sync_bytes + self.held_len as u64,
+            ..self.counts
+        }
+    }
+
+    /// True if the file has a programme association and a programme map.
+    pub fn has_tables(&self) -> bool {
+        self.has_tables == [true; 2]
+    }
+
+    /// Returns the time code of the first picture that begins in the file.
+    pub fn time_code(&self) -> Option<TimeCode> {
+        self.time_code
+    }
+
+    /// Returns the presentation time stamp of that picture, or of the first unit of any kind if no
+    /// picture begins in the file: 33 bits, at 90 kHz.
+    pub fn time_stamp(&self) -> Option<u64> {
+        self.time_stamp
+    }
+
+    #[inline]
+    fn packet(&mut self, packet: &[u8; PACKET_LEN]) {
+        if packet[0] != SYNC {
+            self.is_in_sync = false;
+            self.counts.sync_losses += 1;
+            return;
+        }
+        self.counts.ts_packets += 1;
+        let Ok(header) = Header::parse(packet) else {
+            self.counts.malformed += 1;
+            return;
+        };
+        if header.damaged {
+            self.counts.transport_errors += 1;
+            return;
+        }
+        if header.pid == NULL_PID {
+            return;
+        }
+        self.pids.packet(&header, &mut self.counts);
+        if header.pid == PAT_PID || self.tables.is_map(header.pid) {
+            self.has_tables[usize::from(header.pid != PAT_PID)] |= header.unit_start;
+            self.tables
+                .packet(&header, header.payload_of(packet), &mut self.counts);
+        }
+        if !self.has_picture && header.unit_start && !header.scrambled {
+            self.begin_unit(header.payload_of(packet));
+        }
+    }
+
+    /// Reads the first packet of a unit, while there is no picture.
+    fn begin_unit(&mut self, payload: &[u8]) {
+        let [0, 0, 1, stream, ..] = payload else {
+            return;
+        };
+        let is_picture = VIDEO.contains(stream);
+        if is_picture {
+            self.has_picture = true;
+            self.time_code = TimeCode::find_in_stream(payload);
+        }
+        if is_picture || self.time_stamp.is_none() {
+            self.time_stamp = read_time_stamp(payload);
+        }
+    }
+}
+
+/// Reads the presentation time stamp of a PES packet (ISO/IEC 13818-1, 2.4.3.6).
+fn read_time_stamp(payload: &[u8]) -> Option<u64> {
+    let (&[_, flags, _], fields) = payload.get(6..)?.split_first_chunk()?;
+    let stamp = fields.first_chunk::<5>().filter(|_| flags & 0x80 != 0)?;
+    let [first, second, third, fourth, fifth] = stamp.map(u64::from);
+    let (upper, lower) = (second << 7 | third >> 1, fourth << 7 | fifth >> 1);
+    Some((first >> 1 & 7) << 30 | upper << 15 | lower)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use mediagen::frame_rate::FrameRate;
+    use mediagen::segments::{Container, Cut, SegmentedVideo};
+    use mediagen::video::{PictureForm, VideoSettings};
+
+    const PICTURES: u64 = 10;
+
+    fn segments(count: u64) -> Vec<Vec<u8>> {
+        let settings = VideoSettings {
+            bits_per_second: 500_000,
+            frame_rate: FrameRate::whole(PICTURES as u32),
+            gop: PICTURES as u32,
+            mtu: 65_000,
+            form: PictureForm::default(),
+        };
+        let video = SegmentedVideo::new(&settings, Container::MpegTs).expect("it can be generated");
+        let cut = |segment| Cut {
+            pictures: segment * PICTURES..(segment + 1) * PICTURES,
+            segment,
+            begins_segment: true,
+            source: 7,
+        };
+        let due = |picture| 1_000_000_000 + picture;
+        (0..count).map(|own| video.write(&cut(own), due)).collect()
+    }
+
+    fn check(bytes: &[u8], piece: usize) -> TsFile {
+        let mut file = TsFile::default();
+        bytes.chunks(piece).for_each(|bytes| file.feed(bytes));
+        file
+    }
+
+    proptest! {
+        #[test]
+        fn files_are_checked_alike_in_pieces_of_any_size(piece in 1usize..1000) {
+            let first_stamp = check(&segments(1)[0], 188).time_stamp().expect("it is there");
+            for (number, segment) in segments(3).iter().enumerate() {
+                let file = check(segment, piece);
+                let ts_packets = (segment.len() / PACKET_LEN) as u64;
+                let clean = TsCounts { ts_packets, ..TsCounts::default() };
+                prop_assert_eq!(file.finish(), clean);
+                prop_assert!(file.has_tables());
+                let code = file.time_code().expect("it is there");
+                prop_assert_eq!(code.number, number as u32 * PICTURES as u32);
+                let since = file.time_stamp().expect("it is there") - first_stamp;
+                prop_assert_eq!(since, number as u64 * 90_000);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_survived(
+            bytes in prop::collection::vec(any::<u8>(), 0..2000),
+            packets in 0usize..4,
+            piece in 1usize..400,
+        ) {
+            let bytes = [&segments(1)[0][..packets * PACKET_LEN], &bytes].concat();
+            let counts = check(&bytes, piece).finish();
+            let known = counts.ts_packets * PACKET_LEN as u64 + counts.out_of_sync_bytes;
+            prop_assert_eq!(known, bytes.len() as u64);
+        }
+    }
+
+    #[test]
+    fn missing_packets_are_counted() {
+        let mut segment = segments(1).remove(0);
+        segment.drain(10 * PACKET_LEN..12 * PACKET_LEN);
+        let counts = check(&segment, 1316).finish();
+        assert_eq!((counts.continuity_errors, counts.continuity_lost), (1, 2));
+    }
+
+    #[test]
+    fn shifted_bytes_and_half_a_packet_are_losses_of_sync() {
+        let segment = &segments(1)[0];
+        for piece in [100, 188, 1316] {
+            let (before, after) = segment.split_at(2 * PACKET_LEN);
+            let counts = check(&[before, b"x", after].concat(), piece).finish();
+            assert_eq!((counts.ts_packets, counts.sync_losses), (2, 1));
+            assert_eq!(counts.out_of_sync_bytes, after.len() as u64 + 1);
+            let counts = check(&segment[..PACKET_LEN + 90], piece).finish();
+            assert_eq!((counts.ts_packets, counts.sync_losses), (1, 1));
+            assert_eq!(counts.out_of_sync_bytes, 90);
+        }
+    }
+
+    #[test]
+    fn files_without_tables_or_with_damaged_ones_are_noticed() {
+        let segment = &segments(1)[0];
+        let file = check(&segment[2 * PACKET_LEN..], 1316);
+        assert!(!file.has_tables());
+        let mut damaged = segment.clone();
+        damaged[PACKET_LEN - 180] ^= 1;
+        let file = check(&damaged, 1316);
+        assert!(file.finish().table_errors > 0);
+    }
+}

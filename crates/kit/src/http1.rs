@@ -226,6 +226,15 @@ impl ResponseDecoder {
         }
     }
 
+    /// Returns the number of body bytes that are still to arrive, if the response states its length
+    /// and its head has arrived.
+    pub fn bytes_left(&self) -> Option<u64> {
+        match self.state {
+            State::Length(left) => Some(left),
+            _ => None,
+        }
+    }
+
     /// Returns the next item in `bytes` from offset `at` on, and advances `at` past it. Returns
     /// `None` if more bytes are needed. `bytes` is one piece of the input, in which offsets count
     /// from its first byte.

@@ -298,6 +298,16 @@ pub enum Output {
         /// Maximum delay of acknowledgements.
         delay: AckDelay,
     },
+    /// Expect this many bytes on a TCP connection that is read as soon as data arrives
+    /// ([`AckDelay::AtOnce`]). The session has no use for any before the last of them, so the engine
+    /// may read them in larger pieces, with fewer wake-ups. The end of the connection is noticed at
+    /// once.
+    Expect {
+        /// TCP channel.
+        channel: ChannelId,
+        /// Number of bytes, from the next one.
+        bytes: u64,
+    },
     /// Change how soon a channel that [`Open::Udp`] or [`Open::UdpToHost`] opened is read. A
     /// session may thus wait for an answer at once and have the media after it read late.
     SetReadTiming {

@@ -88,6 +88,10 @@ impl Watched {
                 channel: all(channel),
                 delay,
             },
+            Output::Expect { channel, bytes } => Output::Expect {
+                channel: all(channel),
+                bytes,
+            },
             Output::SetReadTiming { channel, reading } => Output::SetReadTiming {
                 channel: all(channel),
                 reading,

@@ -179,6 +179,7 @@ impl Connections {
             return Step::Done;
         };
         let TimedRead { count, at, exact } = read;
+        stream.was_read(count);
         reading.runs.clear();
         match &mut stream.watched {
             Some(watched) => watched.take(count, at, exact, &mut reading.runs),

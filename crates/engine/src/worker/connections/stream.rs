@@ -26,6 +26,10 @@ pub(crate) const CONTROL_ROOM_BYTES: usize = 64 * 1024;
 /// data was taken: enough to keep the connection busy between two checks.
 const UNSENT_BYTES: usize = 16 * 1024;
 
+/// Maximum number of expected bytes that are read together. The kernel's receive buffer grows to
+/// twice as much.
+const EXPECTED_BYTES_MAX: u64 = 128 * 1024;
+
 /// A TCP connection.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -44,6 +48,8 @@ pub(crate) struct Stream {
     pub(crate) unix: bool,
     /// True if the connection is read on readiness even while it carries media.
     pub(crate) prompt: bool,
+    /// Number of bytes before the last of which the session does nothing.
+    expected: u64,
     queue: VecDeque<u8>,
 }
 
@@ -92,6 +98,7 @@ impl Stream {
             tls: None,
             unix: false,
             prompt: false,
+            expected: 0,
             queue: VecDeque::new(),
         }
     }
@@ -187,6 +194,33 @@ impl Stream {
         if !self.unix {
             // Not supported before Linux 6.15.
             let _ = net::options::limit_ack_delay(&self.socket);
+        }
+    }
+
+    /// Delays readiness until these bytes have arrived, or as many as are read together.
+    pub(crate) fn expect(&mut self, bytes: u64) {
+        // Records of TLS have a length of their own, and media that is read periodically has a
+        // low-water mark already.
+        let is_read_rarely = self.watched.as_ref().is_some_and(|watched| watched.seldom);
+        if self.prompt && self.tls.is_none() && !self.unix && !is_read_rarely {
+            self.set_expected(bytes);
+        }
+    }
+
+    /// Notes that this many bytes were read.
+    pub(crate) fn was_read(&mut self, count: usize) {
+        if self.expected > 0 {
+            self.set_expected(self.expected.saturating_sub(count as u64));
+        }
+    }
+
+    fn set_expected(&mut self, bytes: u64) {
+        let mark = |expected: u64| expected.clamp(1, EXPECTED_BYTES_MAX) as usize;
+        let (before, wanted) = (mark(self.expected), mark(bytes));
+        self.expected = bytes;
+        if wanted != before && net::options::set_receive_low_water(&self.socket, wanted).is_err() {
+            // It stays as it was: readiness is reported too early at worst.
+            self.expected = 0;
         }
     }
 
@@ -293,6 +327,83 @@ pub(crate) fn trace_runs(trace: &mut TracedConnection, bytes: &[u8], runs: &[Arr
         if let Some(last) = together.last() {
             trace.received(&bytes[begin..last.end], last.at);
             begin = last.end;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::{Duration, Instant};
+
+    use mio::{Events, Interest, Poll, Token};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn is_readable(stream: &mut Stream, wait: Duration) -> bool {
+        let mut poll = Poll::new().expect("there are descriptors");
+        let mut events = Events::with_capacity(1);
+        let registry = poll.registry().try_clone().expect("there are descriptors");
+        registry
+            .register(&mut stream.socket, Token(0), Interest::READABLE)
+            .expect("it is open");
+        poll.poll(&mut events, Some(wait))
+            .expect("it can be polled");
+        registry
+            .deregister(&mut stream.socket)
+            .expect("it is registered");
+        !events.is_empty()
+    }
+
+    /// Waits until this many bytes can be read.
+    fn wait_for(stream: &Stream, count: usize) {
+        let until = Instant::now() + PATIENCE;
+        let mut buffer = vec![0; 1 << 20];
+        while stream.socket.peek(&mut buffer).unwrap_or_default() < count {
+            assert!(Instant::now() < until, "the bytes did not arrive");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn expected_bytes_are_announced_together_and_later_ones_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let to = listener.local_addr().expect("it is bound");
+        for prompt in [true, false] {
+            let socket = TcpStream::connect(to).expect("it listens");
+            let (mut theirs, _) = listener.accept().expect("it connected");
+            theirs.set_nodelay(true).expect("it is open");
+            let state = State::Open {
+                session: SessionKey::NONE,
+                channel: ACCEPTED,
+            };
+            let mut stream = Stream::new(socket, state);
+            if prompt {
+                stream.acknowledge(AckDelay::AtOnce);
+            }
+            stream.expect(1000);
+            theirs.write_all(&[7; 500]).expect("it takes them");
+            wait_for(&stream, 500);
+            assert_eq!(is_readable(&mut stream, Duration::ZERO), !prompt);
+            // A read for another reason.
+            stream.was_read(500);
+            let mut buffer = [0; 500];
+            io::Read::read_exact(&mut stream.socket, &mut buffer).expect("they are there");
+            theirs.write_all(&[7; 499]).expect("it takes them");
+            wait_for(&stream, 499);
+            assert_eq!(is_readable(&mut stream, Duration::ZERO), !prompt);
+            theirs.write_all(&[7]).expect("it takes it");
+            assert!(is_readable(&mut stream, PATIENCE));
+            wait_for(&stream, 500);
+            stream.was_read(500);
+            io::Read::read_exact(&mut stream.socket, &mut buffer).expect("they are there");
+            theirs.write_all(&[7]).expect("it takes it");
+            assert!(
+                is_readable(&mut stream, PATIENCE),
+                "nothing is expected any more"
+            );
         }
     }
 }

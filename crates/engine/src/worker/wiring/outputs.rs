@@ -47,6 +47,13 @@ impl Worker {
                     stream.acknowledge(acks);
                 }
             }
+            Output::Expect { channel, bytes } => {
+                if let Some(Channel::Stream(place)) = self.sessions.channel(key, channel)
+                    && let Some(stream) = self.connections.get_mut(place)
+                {
+                    stream.expect(bytes);
+                }
+            }
             Output::SetReadTiming { channel, reading } => self.set_reading(key, channel, reading),
             Output::StartFlow { flow, channel } => self.start_flow(key, flow, channel),
             Output::StopFlow { flow } => {

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use measure::Time;
+use measure::{HistogramId, Time};
 
 use super::coding;
 use super::config::ClientConfig;
 use super::connection::{Refusal, Shared, Wish};
-use super::content::{Cipher, Content, Encryption};
+use super::content::{Cipher, Encryption};
 use super::failure::Failure;
+use super::inspection::Findings;
 use super::metrics as m;
 use super::playback::Playback;
 use super::playlist::{ByteRange, Key, MediaPlaylist, Playlist, PlaylistError};
@@ -146,6 +147,7 @@ impl Client {
         };
         cx.recorder.add(m::WIRE_BYTES, bytes.len() as u64);
         let mut at = 0;
+        let mut begins = false;
         while self.phase == Phase::Active && self.tracks[track].lane(lane).is(channel) {
             let connection = self.tracks[track].lane_mut(lane);
             if !connection.is_busy() {
@@ -159,6 +161,7 @@ impl Client {
                 Ok(Some(ResponseItem::Head(head))) => {
                     let (arrived, _) = times.arrival_of(at);
                     self.handle_head(cx, track, lane, &head, arrived);
+                    begins = true;
                 }
                 Ok(Some(ResponseItem::Body { bytes, start })) => {
                     let arrived = |end: usize| times.clone().arrival_of(start + end).0;
@@ -171,7 +174,13 @@ impl Client {
                     }
                     self.handle_end(cx, track, lane, arrived);
                 }
-                Ok(None) => return,
+                Ok(None) => {
+                    // The first byte of all is wanted at once.
+                    if begins && lane == Lane::Media && self.first_media.is_some() {
+                        connection.expect_rest(cx);
+                    }
+                    return;
+                }
                 Err(malformed) => {
                     let failure = Failure::from_malformed(malformed);
                     let refusal = connection.refusal(failure, &malformed.to_string());
@@ -206,8 +215,7 @@ impl Client {
     ) {
         if lane == Lane::Media {
             let own = &mut self.tracks[track];
-            own.content.extend(bytes);
-            own.body_bytes += bytes.len() as u64;
+            own.take_body(bytes);
             if let Some(Wanted::Key(_)) = own.wanted {
                 return;
             }
@@ -266,6 +274,9 @@ impl Client {
                     false => m::PLAYLIST_DELAY,
                 };
                 cx.recorder.record(histogram, took.as_nanos() as u64);
+                if let Some(age) = request.age {
+                    cx.recorder.record(m::PLAYLIST_AGE, age.as_nanos() as u64);
+                }
                 let text = std::mem::take(&mut self.tracks[track].text);
                 match coding::decode(text, request.coding.as_deref(), PLAYLIST_BYTES_MAX) {
                     Ok(text) => self.take_playlist(cx, track, request.url, (&text, took)),
@@ -476,10 +487,7 @@ impl Client {
             Wanted::Hint(_) => own.patience(),
             Wanted::Map(_) | Wanted::Piece(_) | Wanted::Key(_) => Duration::ZERO,
         };
-        own.wanted = Some(wanted);
-        own.encryption = encryption;
-        own.content = Content::default();
-        own.body_bytes = 0;
+        own.begin_body(wanted, encryption);
         let wish = Wish {
             url,
             range,
@@ -512,7 +520,8 @@ impl Client {
                 false => m::SEGMENT_DELAY,
             };
             cx.recorder.record(histogram, took.as_nanos() as u64);
-            self.take_piece(cx, track, (piece, took), at);
+            let findings = own.finish_inspection();
+            self.take_piece(cx, track, (piece, took), &findings, at);
             if track == 0 {
                 self.adapt(cx, bytes, download);
             }
@@ -532,9 +541,9 @@ impl Client {
     ) {
         let own = &mut self.tracks[track];
         match own.take_held(encryption) {
-            Ok(download) => {
+            Ok((download, findings)) => {
                 let bytes = own.body_bytes;
-                self.take_piece(cx, track, (piece, download), self.latest);
+                self.take_piece(cx, track, (piece, download), &findings, self.latest);
                 if track == 0 {
                     self.adapt(cx, bytes, download);
                 }
@@ -554,11 +563,14 @@ impl Client {
         cx: &mut Context<'_>,
         track: usize,
         (piece, took): (WantedPiece, Duration),
+        findings: &Findings,
         at: Time,
     ) {
         let own = &mut self.tracks[track];
         own.count_success(Lane::Media);
+        let wrong_duration = own.check_duration(&piece, findings);
         let (begins_at, repeated) = own.take_piece(piece);
+        let damage = findings.damage(piece.needs_tables);
         self.segments += 1;
         self.last_segment = Some(at);
         self.count_due(cx, 1);
@@ -572,13 +584,34 @@ impl Client {
                 u64::from(piece.is_discontinuous && !piece.is_rest),
             ),
             (m::BYTES_WASTED, repeated),
+            (m::SEGMENTS_DAMAGED, u64::from(damage.is_some())),
+            (m::DURATIONS_WRONG, u64::from(wrong_duration.is_some())),
+            (m::TS_PACKETS, findings.ts.ts_packets),
+            (m::SYNC_LOSSES, findings.ts.sync_losses),
+            (m::CONTINUITY_ERRORS, findings.ts.continuity_errors),
+            (m::CONTINUITY_LOST, findings.ts.continuity_lost),
         ] {
             cx.recorder.add(counter, count);
         }
+        let media = &self.tracks[track].media;
+        if let Some(damage) = damage {
+            let (kind, text) = ("segment_damaged", media.describe(&damage));
+            cx.out.push_back(Output::Note(Note { kind, text }));
+        }
+        if let Some((stated, real)) = wrong_duration {
+            let text = format!(
+                "the segment before has {real:.3} s of media instead of the stated {stated:.3} s"
+            );
+            let (kind, text) = ("duration_wrong", media.describe(&text));
+            cx.out.push_back(Output::Note(Note { kind, text }));
+        }
         self.extend(cx, at);
-        let date = piece.date.filter(|_| !piece.is_rest);
-        if let (0, true, Some(date)) = (track, self.is_live, date) {
-            self.measure_latency(cx, begins_at, date);
+        if track == 0 && self.is_live && !piece.is_rest {
+            let code = findings
+                .time_code
+                .map(|code| Duration::from_nanos(code.nanos));
+            self.measure_latency(cx, begins_at, (piece.date, m::LIVE_LATENCY));
+            self.measure_latency(cx, begins_at, (code, m::PICTURE_LATENCY));
         }
     }
 
@@ -622,14 +655,18 @@ impl Client {
         cx.recorder.record(m::STALL_TIME, stalled.as_nanos() as u64);
     }
 
-    /// Measures the latency of a segment that begins at `position` and at `date`.
-    fn measure_latency(&self, cx: &mut Context<'_>, position: Duration, date: Duration) {
+    /// Measures the latency of what is shown at `position`, and was made at `date`.
+    fn measure_latency(
+        &self,
+        cx: &mut Context<'_>,
+        position: Duration,
+        (date, histogram): (Option<Duration>, HistogramId),
+    ) {
         let shown = self.playback.shown_at(position);
-        if let (Some(wall_clock), Some(shown)) = (self.wall_clock, shown) {
+        if let (Some(date), Some(wall_clock), Some(shown)) = (date, self.wall_clock, shown) {
             let shown = wall_clock + shown.since(Time::ZERO);
             let latency = shown.saturating_sub(date);
-            cx.recorder
-                .record(m::LIVE_LATENCY, latency.as_nanos() as u64);
+            cx.recorder.record(histogram, latency.as_nanos() as u64);
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use measure::units::TimeSpan;
 use measure::{Recorder, Time};
 
+use super::caching::Caching;
 use super::config::ClientConfig;
 use super::failure::Failure;
 use super::metrics as m;
@@ -23,6 +24,9 @@ const REDIRECTS_MAX: usize = 5;
 
 /// Maximum number of keys that are kept.
 const KEYS_MAX: usize = 8;
+
+/// Minimum number of bytes of a body that are worth reading together.
+const LONG_REST: u64 = 16 << 10;
 
 /// State that the connections of a client share.
 #[derive(Debug)]
@@ -93,6 +97,8 @@ pub(super) struct Request {
     takes_gzip: bool,
     /// Coding of the body; `None`: it is as it is.
     pub(super) coding: Option<String>,
+    /// Time that the response was in caches, if it states one.
+    pub(super) age: Option<Duration>,
     visited: Vec<Url>,
 }
 
@@ -130,6 +136,7 @@ impl Connection {
             patience: wish.patience,
             takes_gzip: wish.takes_gzip,
             coding: None,
+            age: None,
             visited: Vec::new(),
         }));
         self.send_or_open(cx, config, shared);
@@ -258,7 +265,17 @@ impl Connection {
                 .record(m::RESPONSE_DELAY, delay.as_nanos() as u64);
         }
         cx.recorder.add(m::RESPONSES, 1);
-        cx.recorder.add(m::REFUSALS, u64::from(head.status >= 300));
+        let caching = Caching::read(&head.headers);
+        for (counter, count) in [
+            (m::REFUSALS, head.status >= 300),
+            (m::RESPONSES_4XX, (400..500).contains(&head.status)),
+            (m::RESPONSES_5XX, head.status >= 500),
+            (m::CACHE_HITS, caching.is_hit == Some(true)),
+            (m::CACHE_MISSES, caching.is_hit == Some(false)),
+        ] {
+            cx.recorder.add(counter, u64::from(count));
+        }
+        request.age = caching.age;
         request.head_at = Some(at);
         let coding = head.headers.get("Content-Encoding").map(str::trim);
         request.coding = coding
@@ -431,14 +448,28 @@ impl Connection {
         }
     }
 
+    /// Lets the rest of a body be read in large pieces, if its length is known and worth it.
+    pub(super) fn expect_rest(&self, cx: &mut Context<'_>) {
+        let rest = self.decoder.bytes_left();
+        if let (Some(channel), Some(bytes)) = (self.channel, rest.filter(|rest| *rest >= LONG_REST))
+        {
+            cx.out.push_back(Output::Expect { channel, bytes });
+        }
+    }
+
     /// Returns a reason with the addresses and the resource.
     pub(super) fn refusal(&self, failure: Failure, why: &str) -> Refusal {
+        let detail = self.describe(why);
+        Refusal { failure, detail }
+    }
+
+    /// Adds the addresses and the URL of the last request to a reason.
+    pub(super) fn describe(&self, why: &str) -> String {
         let url = self.request.as_ref().map(|request| &request.url);
-        let detail = match url.or(self.server.as_ref()) {
+        match url.or(self.server.as_ref()) {
             Some(url) => format!("{why}, {}: {url}", self.describe_addresses(url)),
             None => why.to_owned(),
-        };
-        Refusal { failure, detail }
+        }
     }
 
     fn describe_addresses(&self, url: &Url) -> String {

@@ -1,6 +1,8 @@
 //! HTTP Live Streaming: players of playlists and their segments, and a reference server.
 
 mod adaptation;
+mod boxes;
+mod caching;
 mod calibration;
 pub mod client;
 mod coding;
@@ -9,6 +11,7 @@ mod connection;
 mod content;
 mod descriptor;
 pub mod failure;
+mod inspection;
 pub mod metrics;
 mod playback;
 pub mod playlist;

@@ -17,6 +17,15 @@ measure::metrics! {
         RESPONSES = "responses", Count, "RFC 9110, 15";
         /// Responses with a status of 300 or more, including redirects.
         REFUSALS = "refusals", Count, "RFC 9110, 15";
+        /// Responses with a status from 400 to 499: the server blames the request.
+        RESPONSES_4XX = "responses_4xx", Count, "RFC 9110, 15.5";
+        /// Responses with a status from 500: the server blames itself.
+        RESPONSES_5XX = "responses_5xx", Count, "RFC 9110, 15.6";
+        /// Responses that a cache had, as it states with `Cache-Status`, `Age` or one of the usual
+        /// fields that are not standardised, such as `X-Cache`.
+        CACHE_HITS = "cache_hits", Count, "RFC 9211; RFC 9111, 5.1";
+        /// Responses that caches say they did not have.
+        CACHE_MISSES = "cache_misses", Count, "RFC 9211";
         /// Responses that redirected the client to another URL.
         REDIRECTS = "redirects", Count, "RFC 9110, 15.4";
         /// Connections that were made because the server had closed the one before.
@@ -71,6 +80,16 @@ measure::metrics! {
         /// Segments that the server refused, or whose response ended early or not in time. The
         /// player goes on with the next one.
         SEGMENTS_FAILED = "segments_failed", Count, "";
+        /// Segments received to their end whose contents are wrong: a loss of sync, an error of
+        /// the continuity counters or a damaged table in a transport stream, no programme tables in
+        /// its beginning, or boxes of MP4 that are not whole. Those that are encrypted as a whole
+        /// are not checked.
+        SEGMENTS_DAMAGED = "segments_damaged", Count, "RFC 8216, 3";
+        /// Segments whose media, up to the start of the next segment by the time stamps, is more
+        /// than 0.1 s shorter or longer than the playlist states. A player that trusts the playlist
+        /// then seeks to a wrong place, or stalls. Checked for MPEG-TS and fragmented MP4, except
+        /// before a discontinuity or a change of variant.
+        DURATIONS_WRONG = "durations_wrong", Count, "RFC 8216, 4.3.2.1";
         /// Segments that had left the playlist before the player came to request them. Each counts
         /// as one, also for a player of parts.
         SEGMENTS_MISSED = "segments_missed", Count, "RFC 8216, 6.2.2";
@@ -84,6 +103,17 @@ measure::metrics! {
         SWITCHES_DOWN = "switches_down", Count, "RFC 8216, 6.3.1";
         /// Times at which playback stood still because the next segment was not complete.
         STALLS = "stalls", Count, "ITU-T P.1203";
+        /// Transport packets in the segments.
+        TS_PACKETS = "ts_packets", Count, "ISO/IEC 13818-1, 2.4.3.2";
+        /// Losses of sync in the segments: a packet did not begin with the sync byte, or was not
+        /// complete at the end. The rest of the segment is not checked.
+        SYNC_LOSSES = "sync_losses", Count, "ETSI TR 101 290, 5.2.1, 1.1 and 1.2";
+        /// Packets whose continuity counter is not the next one of their PID. The counters may
+        /// begin anew with each segment or part.
+        CONTINUITY_ERRORS = "continuity_errors", Count, "ETSI TR 101 290, 5.2.1, 1.4; ISO/IEC 13818-1, 2.4.3.3";
+        /// Missing packets according to the continuity counters: a lower bound, because they are
+        /// modulo 16.
+        CONTINUITY_LOST = "continuity_lost", Count, "ISO/IEC 13818-1, 2.4.3.3";
         /// Bytes of segments and their initialization sections.
         PAYLOAD_BYTES = "payload_bytes", Bytes, "";
         /// All bytes received, with heads and playlists, without those of TCP and IP.
@@ -97,6 +127,9 @@ measure::metrics! {
         /// Time from the request of each playlist to its last byte, except for those that waited
         /// (`reload_delay`).
         PLAYLIST_DELAY = "playlist_delay", Seconds, "";
+        /// Age of each playlist for which a cache states one: the time that it was in caches, in
+        /// whole seconds. So much older is what the player knows.
+        PLAYLIST_AGE = "playlist_age", Seconds, "RFC 9111, 5.1";
         /// Time from each request for a playlist that waited for a segment or part to the last
         /// byte of the playlist.
         RELOAD_DELAY = "reload_delay", Seconds, "draft-pantos-hls-rfc8216bis, 6.2.5.2";
@@ -123,12 +156,19 @@ measure::metrics! {
         /// player shows its beginning, for each segment of live media that arrives during playback.
         /// The clock of the server must be right.
         LIVE_LATENCY = "live_latency", Seconds, "RFC 8216, 4.3.2.6";
+        /// Time from when streamgauge's own publisher was to send a picture, which is in the
+        /// picture's time code, to the moment at which the player shows it: for the first picture of
+        /// each segment or part of live media that arrives during playback. H.264 only. The clocks
+        /// of publisher and player must agree.
+        PICTURE_LATENCY = "picture_latency", Seconds, "H.264, D.1.6", BetweenClients;
     }
     derived {
         /// Segments that the player needed and did not get.
         "lost", Count, "", Difference(SEGMENTS_DUE, SEGMENTS);
         /// Share of the needed segments that the player did not get.
         "loss", Ratio, "", LossRatio(SEGMENTS_DUE, SEGMENTS);
+        /// Share of the needed segments that the player did not get, or whose contents are wrong.
+        "wrong", Ratio, "", WrongShare(&[SEGMENTS_DUE], SEGMENTS, SEGMENTS_DAMAGED);
         /// Bit rate of received media.
         "bitrate", BitsPerSecond, "", Rate(PAYLOAD_BYTES, 8);
         /// Bit rate of all that was received.
@@ -171,8 +211,9 @@ const ROWS: &[SummaryRow] = &[
                 ("segments_missed", "{} missed"),
                 ("segments_gap", "{} in gaps"),
             ]),
-            Part::If("segments_late", "; "),
-            Part::List(&[("segments_late", "{} late")]),
+            Part::If("segments_late", "; {segments_late} late"),
+            Part::If("segments_damaged", "; {segments_damaged} damaged"),
+            Part::If("durations_wrong", "; {durations_wrong} of wrong duration"),
         ],
     ),
     SummaryRow::text(
@@ -207,6 +248,11 @@ const LATER: &[SummaryRow] = &[
         "p50",
     ),
     SummaryRow::distribution(
+        &[RowCondition::HasData("picture_latency")],
+        "picture_latency",
+        "p50",
+    ),
+    SummaryRow::distribution(
         &[RowCondition::HasData("segment_delay")],
         "segment_delay",
         "p50",
@@ -217,6 +263,15 @@ const LATER: &[SummaryRow] = &[
         &[RowCondition::HasData("reload_delay")],
         "reload_delay",
         "p50",
+    ),
+    SummaryRow::text(
+        "cache_hits",
+        &[RowCondition::Above("cache_hits")],
+        &[
+            Part::Text("{cache_hits}"),
+            Part::If("cache_misses", "; {cache_misses} misses"),
+            Part::IfData("playlist_age", "; playlists up to {playlist_age.max} old"),
+        ],
     ),
     SummaryRow::text(
         "reloads",

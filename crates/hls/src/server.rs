@@ -117,6 +117,11 @@ pub struct ServedConnection {
     pub late: u64,
     /// Segments and parts whose body was spread on purpose.
     pub slow: u64,
+    /// Segments and parts that were damaged on purpose.
+    pub damaged: u64,
+    /// Segments and parts whose duration in the playlist is wrong on purpose, and that another
+    /// follows.
+    pub misstated: u64,
     /// Segments and parts that were refused on purpose.
     pub missing: u64,
     /// Requests that were refused for another reason, such as an unknown path.

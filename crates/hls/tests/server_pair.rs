@@ -244,6 +244,66 @@ fn missing_segments_gaps_and_discontinuities_are_counted_exactly() {
 }
 
 #[test]
+fn damaged_segments_and_wrong_durations_are_counted_exactly() {
+    let recorded = |faults: &[&str]| ServerConfig {
+        is_recorded: true,
+        ..server(faults)
+    };
+    let in_fmp4 = |faults: &[&str]| ServerConfig {
+        container: Container::FragmentedMp4,
+        ..recorded(faults)
+    };
+    let ts_parts = |faults: &[&str]| ServerConfig {
+        container: Container::MpegTs,
+        ..server_with_parts(faults)
+    };
+    type Made<'a> = &'a dyn Fn(&[&str]) -> ServerConfig;
+    let all: [(Made<'_>, bool); 5] = [
+        (&server, true),
+        (&server_with_parts, false),
+        (&ts_parts, true),
+        (&recorded, true),
+        (&in_fmp4, false),
+    ];
+    for (made, is_ts) in all {
+        let faults = ["damaged=7", "wrong-duration=4:300ms", "discontinuity=3"];
+        let mut run = Run::new(made(&faults), usual(), PATH);
+        let damaged = run.sum(|own| own.damaged);
+        assert!(damaged >= 2, "{damaged}");
+        assert_eq!(run.count(m::SEGMENTS_DAMAGED), damaged);
+        let errors = if is_ts { damaged } else { 0 };
+        assert_eq!(run.count(m::CONTINUITY_ERRORS), errors);
+        assert_eq!(run.count(m::CONTINUITY_LOST), errors);
+        assert_eq!(run.count(m::SYNC_LOSSES), 0);
+        let of = |notes: &[&str], kind| notes.iter().filter(|own| **own == kind).count() as u64;
+        assert_eq!(of(&run.notes, "segment_damaged"), damaged);
+        let wrong = run.count(m::DURATIONS_WRONG);
+        assert_eq!(of(&run.notes, "duration_wrong"), wrong);
+        // Before a discontinuity, the next segment shows nothing.
+        let misstated = run.sum(|own| own.misstated);
+        assert!(0 < wrong && wrong < misstated, "{wrong}, {misstated}");
+        let mut run = Run::new(made(&faults[..2]), usual(), PATH);
+        assert_eq!(run.count(m::DURATIONS_WRONG), run.sum(|own| own.misstated));
+        let mut clean = Run::new(made(&[]), usual(), PATH);
+        let found = [m::SEGMENTS_DAMAGED, m::DURATIONS_WRONG];
+        assert_eq!(found.map(|counter| clean.count(counter)), [0, 0]);
+    }
+}
+
+#[test]
+fn time_codes_tell_when_pictures_were_made() {
+    for made in [server, server_with_parts] {
+        let mut run = Run::new(made(&[]), usual(), PATH);
+        let latency = run.recorded(m::LIVE_LATENCY);
+        assert!(latency.0 > 0);
+        let codes = run.recorded(m::PICTURE_LATENCY);
+        assert!(codes.0 >= latency.0, "{codes:?}, {latency:?}");
+        // The date of a segment is in whole milliseconds.
+        assert!((codes.1 - latency.1).abs() < 2.0, "{codes:?}, {latency:?}");
+    }
+}
+
+#[test]
 fn wrong_hints_are_wasted_and_cost_no_part() {
     let mut run = Run::new(server_with_parts(&["wrong-hint=5"]), usual(), PATH);
     run.assert_ended_by_server();

@@ -89,6 +89,8 @@ struct World<S> {
     open: Vec<ChannelId>,
     /// Connections that are read as soon as something arrives.
     prompt: Vec<ChannelId>,
+    /// Bytes that are to be read together.
+    expected: Vec<(ChannelId, u64)>,
     asked: Vec<Asked>,
     notes: Vec<&'static str>,
     note_texts: Vec<String>,
@@ -117,6 +119,7 @@ impl<S: FnMut(&str, Time) -> Option<Answer>> World<S> {
             events: Vec::new(),
             open: Vec::new(),
             prompt: Vec::new(),
+            expected: Vec::new(),
             asked: Vec::new(),
             notes: Vec::new(),
             note_texts: Vec::new(),
@@ -161,6 +164,7 @@ impl<S: FnMut(&str, Time) -> Option<Answer>> World<S> {
                     self.notes.push(note.kind);
                     self.note_texts.push(note.text);
                 }
+                Output::Expect { channel, bytes } => self.expected.push((channel, bytes)),
                 Output::Viewed(service) => self.service = Some(service),
                 Output::Ended(outcome) => self.outcome = Some(outcome),
                 Output::Playing { .. } => {}

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use measure::Time;
 
+use crate::boxes::TimeScales;
 use crate::config::{ClientConfig, LowLatency};
 use crate::connection::Connection;
 use crate::content::{Content, Encryption};
 use crate::failure::Failure;
+use crate::inspection::{Findings, Inspection, Start};
 use crate::playlist::{ByteRange, Hint, Key, Map, MediaPlaylist, Piece, Place, Segment};
 use kit::http1::Url;
 use session::ChannelId;
@@ -24,6 +26,9 @@ pub(super) enum Lane {
 
 /// Maximum difference between the duration of a segment and the sum of those of its parts.
 const ROUNDING: Duration = Duration::from_millis(20);
+
+/// Maximum difference between the stated duration of a segment and that of its media, in seconds.
+const DURATION_ERROR_MAX: f64 = 0.1;
 
 /// Media of one playlist.
 #[derive(Debug)]
@@ -72,6 +77,12 @@ pub(super) struct Track {
     pub(super) content: Content,
     /// Length of the body so far.
     pub(super) body_bytes: u64,
+    /// Contents of the body so far, if it is media that can be read.
+    inspection: Inspection,
+    /// Time scales of the initialization section that was received last.
+    scales: TimeScales,
+    /// The piece that was received last.
+    last: Option<LastPiece>,
     /// The initialization section that was received last.
     map: Option<Arc<Map>>,
     /// End of the received media, from the first segment.
@@ -109,6 +120,16 @@ pub(super) struct WantedPiece {
     pub(super) was_hinted: bool,
     /// True if the server has begun to count again since the request.
     is_of_old_count: bool,
+    /// True if a decoder can begin with it, and has had no initialization section before.
+    pub(super) needs_tables: bool,
+}
+
+/// A piece that was received, as far as the next one shows how long it is.
+#[derive(Clone, Copy, Debug)]
+struct LastPiece {
+    after: Place,
+    start: Start,
+    duration: Duration,
 }
 
 /// A hinted part that was received.
@@ -117,6 +138,7 @@ struct Hinted {
     hint: Hint,
     bytes: u64,
     content: Content,
+    findings: Findings,
     /// Time from the head of the response to its end.
     download: Duration,
 }
@@ -181,6 +203,9 @@ impl Track {
             encryption: Encryption::None,
             content: Content::default(),
             body_bytes: 0,
+            inspection: Inspection::Skipped,
+            scales: TimeScales::default(),
+            last: None,
             map: None,
             end: Duration::ZERO,
             failures: [0; 2],
@@ -207,6 +232,7 @@ impl Track {
         self.url = url;
         self.playlist = None;
         self.map = None;
+        self.last = None;
         self.held = None;
         self.refused = None;
         if self.next.part > 0 {
@@ -362,6 +388,31 @@ impl Track {
         }
     }
 
+    /// Begins a body with this encryption.
+    pub(super) fn begin_body(&mut self, wanted: Wanted, encryption: Encryption) {
+        let is_readable = match (&wanted, &encryption) {
+            (Wanted::Piece(_), Encryption::None) => true,
+            (Wanted::Hint(_), Encryption::None) => !self.ends_encrypted(),
+            _ => false,
+        };
+        self.inspection = match (&wanted, &encryption) {
+            (Wanted::Map(_), Encryption::None) => Inspection::Section(Vec::new()),
+            _ if is_readable => Inspection::Before,
+            _ => Inspection::Skipped,
+        };
+        self.wanted = Some(wanted);
+        self.encryption = encryption;
+        self.content = Content::default();
+        self.body_bytes = 0;
+    }
+
+    /// Takes the next bytes of the body.
+    pub(super) fn take_body(&mut self, bytes: &[u8]) {
+        self.content.extend(bytes);
+        self.body_bytes += bytes.len() as u64;
+        self.inspection.feed(bytes);
+    }
+
     /// Checks if the complete body can be what was requested. Otherwise returns why not.
     pub(super) fn check_body(&self) -> Result<(), (Failure, String)> {
         if let Some(Wanted::Key(_)) = &self.wanted {
@@ -380,15 +431,49 @@ impl Track {
         checked.map_err(|why| (Failure::NotMedia, why))
     }
 
-    /// Takes the part that is held. Returns the time that its body took, or why it cannot be
-    /// played.
-    pub(super) fn take_held(&mut self, encryption: &Encryption) -> Result<Duration, String> {
+    /// Takes the part that is held. Returns the time that its body took and what was found in it,
+    /// or why it cannot be played.
+    pub(super) fn take_held(
+        &mut self,
+        encryption: &Encryption,
+    ) -> Result<(Duration, Findings), String> {
         let Some(held) = self.held.take() else {
-            return Ok(Duration::ZERO);
+            return Ok((Duration::ZERO, Findings::default()));
         };
         self.body_bytes = held.bytes;
         held.content.check(held.bytes, encryption)?;
-        Ok(held.download)
+        Ok((held.download, held.findings))
+    }
+
+    /// Compares the stated duration of the piece before `piece` with the time from its start to
+    /// that of `piece`, in which `found` was. Returns both in seconds if they differ by too much.
+    /// Call it before the piece is taken.
+    pub(super) fn check_duration(
+        &mut self,
+        piece: &WantedPiece,
+        found: &Findings,
+    ) -> Option<(f64, f64)> {
+        let start = found.start(&self.scales);
+        let own = start.filter(|_| !piece.is_of_old_count);
+        let last = std::mem::replace(
+            &mut self.last,
+            own.map(|start| LastPiece {
+                after: piece.after,
+                start,
+                duration: piece.duration,
+            }),
+        );
+        // Nothing was missed or skipped since.
+        let last = last.filter(|last| last.after == self.next)?;
+        let is_next = !piece.is_discontinuous && !piece.is_rest && !piece.is_of_old_count;
+        let real = start.filter(|_| is_next)?.seconds_since(last.start)?;
+        let stated = last.duration.as_secs_f64();
+        ((real - stated).abs() > DURATION_ERROR_MAX).then_some((stated, real))
+    }
+
+    /// Returns what was found in the body, which is complete.
+    pub(super) fn finish_inspection(&mut self) -> Findings {
+        self.inspection.finish()
     }
 
     /// True if the last segments or parts of the playlist are encrypted as a whole.
@@ -407,12 +492,16 @@ impl Track {
     pub(super) fn take_wanted(&mut self, download: Duration) -> Option<Wanted> {
         let wanted = self.wanted.take();
         match &wanted {
-            Some(Wanted::Map(map)) => self.map = Some(map.clone()),
+            Some(Wanted::Map(map)) => {
+                self.map = Some(map.clone());
+                self.scales = self.inspection.finish_section();
+            }
             Some(Wanted::Hint(hint)) => {
                 self.held = Some(Hinted {
                     hint: hint.clone(),
                     bytes: self.body_bytes,
                     content: self.content,
+                    findings: self.inspection.finish(),
                     download,
                 });
             }
@@ -483,6 +572,7 @@ impl WantedPiece {
             is_rest: matches!(piece, Piece::Segment(_)) && place.part > 0,
             was_hinted,
             is_of_old_count: false,
+            needs_tables: place.part == 0 && media.map.is_none(),
         }
     }
 }

@@ -19,7 +19,7 @@ pub enum AnswerFault {
 }
 
 /// Faults to inject. Default: none. Numbers of segments count from 0. If the server offers parts,
-/// `late`, `slow` and `missing` apply to parts, which are numbered likewise, and to segments with
+/// `late`, `slow`, `missing` and `damaged` apply to parts, which are numbered likewise, and to segments with
 /// such a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerFaults {
@@ -33,6 +33,11 @@ pub struct ServerFaults {
     pub gap: Option<u64>,
     /// Number n: before each n-th segment the playlist states a discontinuity.
     pub discontinuity: Option<u64>,
+    /// Number n, and time: the playlist states that each n-th segment is longer by this time.
+    pub wrong_duration: Option<(u64, Duration)>,
+    /// Number n: each n-th segment or part is damaged. Its last transport packet is missing, or the
+    /// last byte of its last box.
+    pub damaged: Option<u64>,
     /// Number n: each n-th hint names a resource that the playlist does not list.
     pub wrong_hint: Option<u64>,
     /// Interval and duration of the times in which the playlists do not change.
@@ -88,6 +93,8 @@ impl FaultSet for ServerFaults {
             "missing=5",
             "gap=5",
             "discontinuity=5",
+            "wrong-duration=5:1s",
+            "damaged=5",
             "wrong-hint=5",
             "stale=20s:5s",
             "no-wait",
@@ -102,6 +109,8 @@ impl FaultSet for ServerFaults {
             "missing" => number(value).map(|nth| self.missing = Some(nth)),
             "gap" => number(value).map(|nth| self.gap = Some(nth)),
             "discontinuity" => number(value).map(|nth| self.discontinuity = Some(nth)),
+            "wrong-duration" => numbered_time(value).map(|fault| self.wrong_duration = Some(fault)),
+            "damaged" => number(value).map(|nth| self.damaged = Some(nth)),
             "wrong-hint" => number(value).map(|nth| self.wrong_hint = Some(nth)),
             "stale" => stale(value).map(|fault| self.stale = Some(fault)),
             "no-wait" => match value {
@@ -166,6 +175,8 @@ mod tests {
             missing: Some(5),
             gap: Some(5),
             discontinuity: Some(5),
+            wrong_duration: Some((5, seconds(1))),
+            damaged: Some(5),
             wrong_hint: Some(5),
             stale: Some((seconds(20), seconds(5))),
             no_wait: true,

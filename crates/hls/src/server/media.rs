@@ -3,10 +3,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use measure::Time;
-use mediagen::segments::{Cut, SegmentedVideo};
+use mediagen::segments::{Container, Cut, SegmentedVideo};
+use mediagen::ts::packet::PACKET_LEN;
 
 use super::Shared;
 use super::faults::is_nth;
@@ -156,6 +158,44 @@ impl Shared {
             }
             Resource::Playlist { .. } => false,
         }
+    }
+
+    /// Returns a copy of a segment or part that is not whole: without its last but one transport
+    /// packet, or without the last byte of its last box.
+    pub(super) fn damage(&self, body: &Bytes) -> Bytes {
+        match self.config.container {
+            Container::MpegTs => {
+                let end = body.len().saturating_sub(PACKET_LEN);
+                let begin = end.saturating_sub(PACKET_LEN);
+                [&body[..begin], &body[end..]].concat().into()
+            }
+            Container::FragmentedMp4 => body.slice(..body.len().saturating_sub(1)),
+        }
+    }
+
+    /// True if the playlist states a wrong duration of this segment or part, and another follows.
+    pub(super) fn is_misstated(&self, resource: Resource) -> bool {
+        let place = match resource {
+            Resource::Part { place, .. } => place,
+            // Of a server with parts, only durations of parts are wrong.
+            Resource::Segment { sequence, .. } if self.timeline.part.is_none() => {
+                Place { sequence, part: 0 }
+            }
+            Resource::Segment { .. } | Resource::Playlist { .. } => return false,
+        };
+        let fault = self.config.faults.wrong_duration;
+        let is_last = self.timeline.end.is_some_and(|end| {
+            self.timeline.pictures_of_part(place).end >= end * self.timeline.segment
+        });
+        !is_last && is_nth(fault.map(|(nth, _)| nth), self.number(place))
+    }
+
+    /// Duration of a segment or part as the playlist states it, in seconds.
+    pub(super) fn stated_seconds(&self, place: Place, pictures: &std::ops::Range<u64>) -> f64 {
+        let fault = self.config.faults.wrong_duration;
+        let added = fault.filter(|(nth, _)| is_nth(Some(*nth), self.number(place)));
+        let duration = self.timeline.duration(pictures);
+        (duration + added.map_or(Duration::ZERO, |(_, time)| time)).as_secs_f64()
     }
 
     /// True if the playlist states this segment as missing.

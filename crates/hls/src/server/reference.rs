@@ -88,7 +88,8 @@ struct HlsFlags {
     #[arg(value_parser = value_parser!(u64).range(3..=1000))]
     window: u64,
     /// Inject a fault; may be repeated. Of each fifth segment, or part: late=5:1s (the answer),
-    /// slow=5:3s (the body takes so long), missing=5 (404), gap=5, discontinuity=5, wrong-hint=5.
+    /// slow=5:3s (the body takes so long), missing=5 (404), gap=5, discontinuity=5,
+    /// wrong-duration=5:1s (the playlist states so much more), damaged=5 (not whole), wrong-hint=5.
     /// Others: stale=20s:5s (every 20 s playlists stand still for 5 s), no-wait (no request
     /// waits), answer=404 (or html, redirect, silent)
     #[arg(long = "fault", value_name = "FAULT", help_heading = FAULTS)]
@@ -160,7 +161,7 @@ struct ServerTotals {
     playlists: u64,
     segments: u64,
     parts: u64,
-    /// Segments and parts that were answered late, slowly or not at all, on purpose.
+    /// Segments and parts that were answered late, slowly, damaged or not at all, on purpose.
     faults: u64,
     /// Requests that were refused for another reason.
     refused: u64,
@@ -182,7 +183,7 @@ impl Tally for ServerTotals {
         self.playlists += served.playlists;
         self.segments += served.segments;
         self.parts += served.parts;
-        self.faults += served.late + served.slow + served.missing;
+        self.faults += served.late + served.slow + served.missing + served.damaged;
         self.refused += served.refused;
         self.unfinished += served.unfinished;
         self.bytes += served.bytes;

@@ -394,8 +394,14 @@ impl ServerSession {
                 place,
                 was_hinted,
             } => {
-                let body = self.shared.get(resource);
+                let mut body = self.shared.get(resource);
                 let faults = &self.shared.config.faults;
+                if self.shared.is_hit(faults.damaged, resource) {
+                    body = self.shared.damage(&body);
+                    self.record.damaged += 1;
+                }
+                let is_misstated = self.shared.is_misstated(resource);
+                self.record.misstated += u64::from(is_misstated);
                 let slow = faults.slow;
                 let slowly = slow.filter(|(nth, _)| self.shared.is_hit(Some(*nth), resource));
                 self.record.slow += u64::from(slowly.is_some());

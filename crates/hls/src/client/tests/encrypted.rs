@@ -32,7 +32,7 @@ fn serve(path: &str) -> Answer {
         "2.ts" => segment([1; 16], 2),
         "3.ts" => segment([1; 16], 9),
         "4.ts" => segment([2; 16], 4),
-        _ => b"G@\0\x10 media media".repeat(10),
+        _ => b"\xff\xf1\0\x10 media media".repeat(10),
     })
 }
 
@@ -148,7 +148,7 @@ fn segments_whose_key_needs_other_software_are_counted() {
     assert_eq!(play("AES-128", b"\x17\x93 any bytes"), [2, 0]);
     assert_eq!(play("AES-128", b""), [1, 1]);
     assert_eq!(play("SAMPLE-AES", b"\x17\x93 any bytes"), [1, 1]);
-    assert_eq!(play("SAMPLE-AES", b"G a transport stream"), [2, 0]);
+    assert_eq!(play("SAMPLE-AES", b"\xff\xf1 packed audio"), [2, 0]);
 }
 
 #[test]

@@ -163,7 +163,7 @@ fn bytes_that_nobody_asked_for_close_the_connection() {
     let mut world = World::new(config(), move |path, _| {
         let mut answer = match path.ends_with(".m3u8") {
             true => playlist("", lines),
-            false => Answer::ok([0x47; 188]),
+            false => Answer::ok([0xff; 188]),
         };
         if path.ends_with(".m3u8") {
             // One answer more than requests.

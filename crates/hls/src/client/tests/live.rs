@@ -26,7 +26,7 @@ fn numbered(first: u64, end: u64) -> Answer {
 fn live(path: &str, now: Time) -> Option<Answer> {
     Some(match path.ends_with(".m3u8") {
         true => window(now),
-        false => Answer::ok([0x47; 188].repeat(10)),
+        false => Answer::ok([0xff; 188].repeat(10)),
     })
 }
 

@@ -109,7 +109,7 @@ impl Origin {
         let body = match kind {
             "m3u8" => self.playlist(complete, skips).into_bytes(),
             "mp4" => [b"\0\0\0\x08styp".as_slice(), &[0; 792]].concat(),
-            _ => [b"\0\0\0\x08moof".as_slice(), &[0; 192]].concat(),
+            _ => [b"\0\0\0\x08moof\0\0\0\0mdat".as_slice(), &[0; 184]].concat(),
         };
         let wait = ready_at.since(now) + Duration::from_millis(20);
         Some(Answer::ok(body).in_time(wait.as_millis() as u64))
@@ -565,7 +565,7 @@ fn rest_of_a_segment_adds_only_what_was_not_played() {
     let later: String = (9..13).map(segment).collect();
     let later = format!("{head}{later}#EXT-X-ENDLIST\n");
     let mut world = World::new(config(), move |path, _| {
-        let media = [b"\0\0\0\x08moof".as_slice(), &[0; 192]].concat();
+        let media = [b"\0\0\0\x08moof\0\0\0\0mdat".as_slice(), &[0; 184]].concat();
         Some(match path {
             "/a/index.m3u8" => Answer::ok(first.clone()),
             _ if path.contains("_HLS_msn") => Answer::ok(later.clone()).in_time(300),

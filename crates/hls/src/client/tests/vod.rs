@@ -11,7 +11,7 @@ fn recorded(count: u64) -> Answer {
 }
 
 fn segment() -> Answer {
-    Answer::ok([0x47; 188])
+    Answer::ok([0xff; 188])
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn adaptive_player_returns_from_a_variant_whose_playlist_is_missing() {
             "/a/high.m3u8" => Answer::new("404 Not Found", ""),
             "/a/broken.m3u8" => Answer::ok("<html>"),
             _ if path.ends_with(".m3u8") => playlist("", &segments(8)),
-            _ => Answer::ok([0x47; 188].repeat(1000)).in_time(100),
+            _ => Answer::ok([0xff; 188].repeat(1000)).in_time(100),
         })
     });
     world.run(at(60_000));
@@ -193,4 +193,34 @@ fn adaptive_player_returns_from_a_variant_whose_playlist_is_missing() {
 fn segments(count: u32) -> String {
     let lines = (0..count).map(|number| format!("#EXTINF:2,\n{number}.ts\n"));
     lines.collect::<String>() + "#EXT-X-ENDLIST\n"
+}
+
+#[test]
+fn long_bodies_are_read_together_except_for_the_first_and_unknown_ones() {
+    let lines: String = (0..5)
+        .map(|number| format!("#EXTINF:2.0,\n{number}.ts\n"))
+        .collect();
+    let lines = lines + "#EXT-X-ENDLIST\n";
+    let mut world = World::new(config(), move |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => playlist("", &lines),
+            // Short, and of unknown length.
+            "/a/2.ts" => Answer::ok(vec![0xff; 1000]),
+            "/a/3.ts" => Answer {
+                has_length: false,
+                closes: true,
+                ..Answer::ok(vec![0xff; 50_000])
+            },
+            _ => Answer::ok(vec![0xff; 50_000]),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.count(m::SEGMENTS), 5);
+    let lengths: Vec<u64> = world.expected.iter().map(|own| own.1).collect();
+    assert_eq!(lengths, [50_000, 50_000]);
+    let media = world.asked.iter().find(|asked| asked.path == "/a/1.ts");
+    assert_eq!(
+        world.expected[0].0,
+        media.expect("it was requested").channel
+    );
 }

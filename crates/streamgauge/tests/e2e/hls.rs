@@ -9,18 +9,30 @@ use crate::support::{
     Process, RUN_TIMEOUT, Report, folder, free_port, have, number, run, streamgauge, wait_for,
 };
 
+const RTMP_MODULE: &str = "/usr/lib/nginx/modules/ngx_rtmp_module.so";
+
 /// Starts nginx with the files of this folder. It logs path, status and bytes of each request.
 fn nginx(folder: &Path, port: u16) -> Process {
+    let site = format!(
+        "server {{ listen 127.0.0.1:{port}; root {}; }}",
+        folder.display()
+    );
+    nginx_with(folder, port, "", "", &site)
+}
+
+/// Starts nginx with this site, and further settings before and after those of its events.
+fn nginx_with(folder: &Path, port: u16, before: &str, after: &str, site: &str) -> Process {
     let own = folder.display();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {own}/{name};"))
         .concat();
     let config = format!(
-        "daemon off; master_process off; pid {own}/pid; error_log {own}/error.log;\n\
-         events {{ worker_connections 256; }}\n\
+        "{before}\n\
+         daemon off; master_process off; pid {own}/pid; error_log {own}/error.log;\n\
+         events {{ worker_connections 256; }}\n{after}\n\
          http {{ log_format plain '$uri $status $body_bytes_sent'; access_log {own}/access.log plain;\n\
          gzip on; gzip_types *; gzip_min_length 1;\n\
-         {temporary} server {{ listen 127.0.0.1:{port}; root {own}; }} }}\n"
+         {temporary} {site} }}\n"
     );
     let path = folder.join("nginx.conf");
     fs::write(&path, config).expect("the folder can be written to");
@@ -100,6 +112,10 @@ fn recorded_segments_are_played_once_and_to_the_end() {
     assert_eq!(metric("segments"), 3 * segments);
     assert_eq!(metric("segments_due"), metric("segments"));
     assert_eq!(metric("playlists"), 3);
+    assert_eq!(
+        (metric("segments_damaged"), metric("durations_wrong")),
+        (0, 0)
+    );
     let (fragments, bytes) = logged(folder.path(), ".m4s");
     let (sections, section_bytes) = logged(folder.path(), ".mp4");
     assert_eq!((fragments, sections), (3 * segments, 3));
@@ -183,8 +199,9 @@ fn live_playlist_of_ffmpeg_is_followed() {
     let arguments = ["load", &url, "-c", "3", "-d", "5s", "--json", "out.json"];
     run(folder.path(), arguments).expect(0);
     let report = Report::read(&folder.path().join("out.json"));
-    assert_eq!(report.clients("failed"), 0);
+    assert_whole(&report);
     let metric = |name: &str| number(report.metric(name));
+    assert_eq!(metric("durations_wrong"), 0);
     // Each client begins three segments before the end, and gets one a second.
     assert!(metric("segments") >= 3 * 4, "{}", metric("segments"));
     assert_eq!(metric("segments_due"), metric("segments"));
@@ -201,6 +218,139 @@ fn live_playlist_of_ffmpeg_is_followed() {
     // three seconds after it began.
     let median = latency["p50"].as_f64().expect("a number");
     assert!((2.0..60.0).contains(&median), "{median}");
+}
+
+/// Checks what a viewer of live media must find on any server whose segments are whole.
+fn assert_whole(report: &Report) {
+    let metric = |name: &str| number(report.metric(name));
+    assert_eq!(report.clients("failed"), 0);
+    assert_eq!(metric("segments_due"), metric("segments"));
+    assert_eq!(metric("segments_damaged"), 0);
+    assert!(metric("ts_packets") > 0);
+    assert_eq!(metric("playlists_stale"), 0);
+}
+
+#[test]
+fn time_codes_of_a_publisher_arrive_through_nginx_rtmp() {
+    if !have("nginx") || !Path::new(RTMP_MODULE).exists() {
+        return;
+    }
+    let folder = folder();
+    let (http, rtmp) = (free_port(), free_port());
+    let own = folder.path().display();
+    let server = format!(
+        "rtmp {{ access_log off; server {{ listen 127.0.0.1:{rtmp}; application live {{ live on;\n\
+         hls on; hls_path {own}/live; hls_fragment 1s; hls_playlist_length 20s; }} }} }}"
+    );
+    let module = format!("load_module {RTMP_MODULE}; user root;");
+    let site = format!("server {{ listen 127.0.0.1:{http}; root {own}; }}");
+    let mut nginx = nginx_with(folder.path(), http, &module, &server, &site);
+    nginx.listen(rtmp);
+    let text = format!(
+        "duration: 16s\nclients:\n  publishers:\n    urls: [\"rtmp://127.0.0.1:{rtmp}/live/a\"]\n    \
+         publish: {{ bitrate: 1Mbps, gop: 25, audio: true }}\n    \
+         load: {{ clients: 1, start: at_once }}\n  viewers:\n    \
+         urls: [\"http://127.0.0.1:{http}/live/a.m3u8\"]\n    join_after: 8s\n    \
+         load: {{ clients: 3, start: at_once }}\n"
+    );
+    fs::write(folder.path().join("run.yaml"), text).expect("the folder can be written to");
+    run(folder.path(), ["run", "run.yaml", "--json", "out.json"]).expect(0);
+    let report = Report::read(&folder.path().join("out.json"));
+    assert_whole(&report);
+    let segments = number(report.metric("segments"));
+    assert!(segments >= 3 * 5, "{segments}");
+    assert_eq!(number(report.metric("durations_wrong")), 0);
+    // It states no dates, but the pictures have the time at which they were sent.
+    assert!(report.metric("live_latency")["count"].is_null());
+    let latency = report.metric("picture_latency");
+    assert_eq!(latency["count"], segments);
+    let median = latency["p50"].as_f64().expect("a number");
+    assert!((1.0..30.0).contains(&median), "{median}");
+}
+
+#[test]
+fn hits_of_a_cache_are_counted_as_by_nginx() {
+    if !have("nginx") || !have("ffmpeg") {
+        return;
+    }
+    let (origin, cache) = (folder(), folder());
+    let (origin_port, port) = (free_port(), free_port());
+    let _origin = nginx(origin.path(), origin_port);
+    let flags = "delete_segments+temp_file";
+    let _encoder = ffmpeg(
+        origin.path(),
+        &["-re"],
+        &["-hls_list_size", "10", "-hls_flags", flags, "index.m3u8"],
+    );
+    wait_for("there are segments", Duration::from_secs(60), || {
+        let text = fs::read_to_string(origin.path().join("index.m3u8")).ok()?;
+        (text.matches(".ts").count() >= 4).then_some(())
+    });
+    let own = cache.path().display();
+    let site = format!(
+        "proxy_cache_path {own}/cache keys_zone=z:1m; \
+         log_format status '$upstream_cache_status';\n\
+         server {{ listen 127.0.0.1:{port}; access_log {own}/status.log status;\n\
+         location / {{ proxy_pass http://127.0.0.1:{origin_port}; proxy_cache z;\n\
+         proxy_cache_valid 200 1s; add_header X-Cache-Status $upstream_cache_status; }} }}"
+    );
+    let _cache = nginx_with(cache.path(), port, "", "", &site);
+    let url = format!("http://127.0.0.1:{port}/index.m3u8");
+    let arguments = ["load", &url, "-c", "4", "-d", "5s", "--json", "out.json"];
+    run(cache.path(), arguments).expect(0);
+    let report = Report::read(&cache.path().join("out.json"));
+    let metric = |name: &str| number(report.metric(name));
+    let answered = wait_for("nginx has logged all", RUN_TIMEOUT, || {
+        let text = fs::read_to_string(cache.path().join("status.log")).ok()?;
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        (lines.len() as u64 == metric("requests")).then_some(lines)
+    });
+    let hits = ["HIT", "STALE", "UPDATING", "REVALIDATED"];
+    let logged = answered.iter().filter(|line| hits.contains(&line.as_str()));
+    let logged = logged.count() as u64;
+    assert!(logged > 0);
+    // Responses on their way at the end were logged, and not read.
+    let unread = metric("requests") - metric("responses");
+    assert!((logged - unread.min(logged)..=logged).contains(&metric("cache_hits")));
+    assert_eq!(
+        metric("cache_hits") + metric("cache_misses"),
+        metric("responses")
+    );
+}
+
+#[test]
+fn segments_of_gstreamer_are_played() {
+    if !have("nginx") || !have("/usr/bin/python3") {
+        return;
+    }
+    let folder = folder();
+    let script = "import gi, signal\n\
+        gi.require_version('Gst', '1.0')\n\
+        from gi.repository import Gst, GLib\n\
+        Gst.init(None)\n\
+        play = Gst.parse_launch('videotestsrc is-live=true ! video/x-raw,width=320,height=180,\
+        framerate=25/1 ! x264enc tune=zerolatency speed-preset=ultrafast key-int-max=25 ! \
+        h264parse ! hlssink2 target-duration=1 playlist-length=8 max-files=20')\n\
+        play.set_state(Gst.State.PLAYING)\n\
+        GLib.MainLoop().run()\n";
+    // Debian's own: others do not have GStreamer's module.
+    let mut command = Command::new("/usr/bin/python3");
+    command.args(["-c", script]);
+    let _encoder = Process::start(command, folder.path());
+    let port = free_port();
+    let _nginx = nginx(folder.path(), port);
+    wait_for("there are segments", Duration::from_secs(60), || {
+        let text = fs::read_to_string(folder.path().join("playlist.m3u8")).ok()?;
+        (text.matches(".ts").count() >= 5).then_some(())
+    });
+    let url = format!("hls+http://127.0.0.1:{port}/playlist.m3u8");
+    let arguments = ["load", &url, "-c", "3", "-d", "5s", "--json", "out.json"];
+    run(folder.path(), arguments).expect(0);
+    let report = Report::read(&folder.path().join("out.json"));
+    assert_whole(&report);
+    wait_for("nginx has logged all", RUN_TIMEOUT, || {
+        (logged(folder.path(), "").0 == number(report.metric("requests"))).then_some(())
+    });
 }
 
 #[test]

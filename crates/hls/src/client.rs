@@ -350,6 +350,9 @@ impl Client {
         let update = own.update(cx.now, playlist, &self.config);
         if track == 0 {
             self.confirm_variant();
+            if let Some(start) = update.start {
+                self.playback.start_at(start);
+            }
         }
         let own = &mut self.tracks[track];
         let is_late = awaits
@@ -663,6 +666,7 @@ impl Client {
         (date, histogram): (Option<Duration>, HistogramId),
     ) {
         let shown = self.playback.shown_at(position);
+        let shown = shown.filter(|_| self.playback.shows(position));
         if let (Some(date), Some(wall_clock), Some(shown)) = (date, self.wall_clock, shown) {
             let shown = wall_clock + shown.since(Time::ZERO);
             let latency = shown.saturating_sub(date);

@@ -9,6 +9,8 @@ use measure::Time;
 pub(crate) struct Playback {
     /// Media that must be buffered before playback begins, and before it goes on after a stall.
     buffer: Duration,
+    /// Position at which playback begins.
+    start: Duration,
     state: State,
     /// End of the media that has arrived.
     end: Duration,
@@ -38,10 +40,21 @@ impl Playback {
     pub(crate) fn new(buffer: Duration) -> Playback {
         Playback {
             buffer,
+            start: Duration::ZERO,
             state: State::Before,
             end: Duration::ZERO,
             stalled: Duration::ZERO,
         }
+    }
+
+    /// Lets playback begin at this position. What comes before is decoded, but not shown.
+    pub(crate) fn start_at(&mut self, position: Duration) {
+        self.start = position;
+    }
+
+    /// True if `position` is not before the beginning of playback.
+    pub(crate) fn shows(&self, position: Duration) -> bool {
+        position >= self.start
     }
 
     /// Takes media up to `end`, which was complete at `now`. With `is_last` no more follows, and
@@ -52,7 +65,7 @@ impl Playback {
         self.end = self.end.max(end);
         let position = match self.state {
             State::Playing { .. } => return change,
-            State::Before => Duration::ZERO,
+            State::Before => self.start,
             State::Stalled { position, .. } => position,
         };
         let ahead = self.end.saturating_sub(position);
@@ -110,7 +123,7 @@ impl Playback {
     /// Position that is shown at `now`, and whether playback waits for media there.
     pub(crate) fn position(&self, now: Time) -> (Duration, bool) {
         match self.state {
-            State::Before => (Duration::ZERO, true),
+            State::Before => (self.start, true),
             State::Stalled { position, .. } => (position, true),
             State::Playing { since, position } => {
                 let shown = position + now.since(since);
@@ -188,6 +201,19 @@ mod tests {
         assert_eq!(change.stalled, Some(2 * SECOND));
         let mut short = Playback::new(3 * SECOND);
         assert!(short.extend(at(0), 2 * SECOND, true).begins);
+    }
+
+    #[test]
+    fn playback_begins_within_the_media() {
+        let mut playback = Playback::new(SECOND);
+        playback.start_at(3 * SECOND);
+        assert_eq!(playback.position(at(0)), (3 * SECOND, true));
+        for end in [2, 3] {
+            assert!(!playback.extend(at(100), end * SECOND, false).begins);
+        }
+        assert!(playback.extend(at(500), 4 * SECOND, false).begins);
+        assert_eq!(playback.dry_at(), Some(at(1500)));
+        assert!(playback.shows(3 * SECOND) && !playback.shows(2 * SECOND));
     }
 
     #[test]

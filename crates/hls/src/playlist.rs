@@ -341,6 +341,18 @@ impl MediaPlaylist {
         start
     }
 
+    /// Media between [`start`](MediaPlaylist::start) and the position at which playback begins,
+    /// which is `distance` from the end of live media: a decoder needs it, and a viewer does not see
+    /// it.
+    pub fn lead(&self, distance: Option<Duration>, in_parts: bool) -> Duration {
+        if self.is_ended {
+            return Duration::ZERO;
+        }
+        let wanted = distance.unwrap_or(self.hold_back(in_parts));
+        let from_end = self.duration_from(self.start(distance, in_parts), in_parts);
+        from_end.saturating_sub(wanted)
+    }
+
     /// Distance from the end at which the server wants players to begin (rfc8216bis, 4.4.3.8).
     pub fn hold_back(&self, in_parts: bool) -> Duration {
         match self.part_target.filter(|_| in_parts) {

@@ -167,14 +167,15 @@ fn player_of_parts_is_near_the_live_edge() {
         assert_eq!(world.recorded(m::RESPONSE_DELAY).1, 10);
         assert_eq!(world.recorded(m::HINT_DELAY).0, hinted);
         assert_eq!(world.recorded(m::PART_DELAY).0, 24 - hinted);
-        // The initialization section and the first part take 20 ms each, after 21 for the playlist
-        // and 1 for the second connection.
-        assert_eq!(world.recorded(m::PLAYBACK_DELAY), (1, 62));
-        assert_eq!(world.recorded(m::LIVE_LATENCY), (24, 2062));
-        // Playback began 62 ms after the start and 2 s from the end; each part is in the playlist
-        // 20 ms after it is complete, and 500 ms after the one before.
+        // The initialization section and two parts take 20 ms each, after 21 for the playlist and 1
+        // for the second connection. The first part is independent, and is not shown: it begins 2 s
+        // from the end, and playback 1.5 s.
+        assert_eq!(world.recorded(m::PLAYBACK_DELAY), (1, 82));
+        assert_eq!(world.recorded(m::LIVE_LATENCY), (23, 1582));
+        // Playback began 82 ms after the start; each part is in the playlist 20 ms after it is
+        // complete, and 500 ms after the one before.
         let (count, max) = world.recorded(m::LIVE_DISTANCE);
-        assert_eq!((count, max), (20, 2042));
+        assert_eq!((count, max), (20, 1562));
     }
 }
 
@@ -394,8 +395,9 @@ fn hint_that_the_last_playlist_does_not_list_is_given_up() {
     assert_eq!(world.count(m::HINTS_WASTED), 1);
     assert_eq!(world.count(m::PARTS), 8);
     assert_eq!(world.count(m::STALLS), 0);
-    // Four seconds of media, which began 62 ms after the start.
-    assert_eq!(world.now, at(4062));
+    // Four seconds of media. The first half second is not shown, and the rest from 82 ms after the
+    // start.
+    assert_eq!(world.now, at(3582));
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub(in crate::client) struct Update {
     pub(in crate::client) wasted: Option<u64>,
     /// Number of segments that were not requested in time.
     pub(in crate::client) missed: u64,
+    /// Position at which playback begins, if it is to begin.
+    pub(in crate::client) start: Option<Duration>,
     /// Words for a note.
     pub(in crate::client) missed_text: Option<String>,
 }
@@ -66,6 +68,9 @@ impl Track {
                         update.missed = first.saturating_sub(self.next.sequence);
                     }
                     false => self.begin_at(&playlist, playlist.start(distance, in_parts)),
+                }
+                if !self.has_begun {
+                    update.start = Some(playlist.lead(distance, in_parts));
                 }
                 self.has_begun = true;
                 self.newest = playlist.end();

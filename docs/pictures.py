@@ -82,6 +82,9 @@ ALL = {
     "rtmp-srt": Picture(
         example("rtmp-srt-delay"),
         (PASS, FAIL, INVALID), True, show="Viewer's delay"),
+    "hls-or-ll-hls": Picture(
+        example("hls-or-ll-hls"),
+        (PASS, FAIL, INVALID), True, show="Figures by"),
     "messages": Picture(
         example("messages-series", "duration=6s", "warm_up=3s",
                 "vary.clients.users.load.clients=[1000, 2000, 3000, 4000, 5000, 6000]"),

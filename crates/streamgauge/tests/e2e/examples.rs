@@ -155,7 +155,7 @@ const LIVEKIT: [Example; 1] = [Example {
 }];
 
 /// Examples with an emulated link, which the run makes itself.
-const LINKS: [Example; 9] = [
+const LINKS: [Example; 10] = [
     Example {
         file: "link-changes.yaml",
         set: &[
@@ -223,6 +223,14 @@ const LINKS: [Example; 9] = [
             "duration=5s",
             "vary.link.loss=[0.5%]",
             "vary.clients.viewers.low_latency=[none, hints]",
+            "clients.viewers.load.clients=2",
+        ],
+    },
+    Example {
+        file: "hls-or-ll-hls.yaml",
+        set: &[
+            "duration=5s",
+            "vary.clients.viewers.live_distance=[4s]",
             "clients.viewers.load.clients=2",
         ],
     },

@@ -31,7 +31,7 @@ pub(crate) struct Boxes {
     has_fragment: bool,
     has_media_data: bool,
     is_broken: bool,
-    /// What is read of the current box.
+    /// Purpose of reading the beginning of the current box; `None` if it is not read.
     reads: Option<Read>,
     /// Beginning of the current box, as far as it has arrived.
     beginning: Vec<u8>,
@@ -131,7 +131,7 @@ impl Boxes {
         let room = wanted - self.beginning.len();
         let taken = &bytes[..bytes.len().min(room)];
         let is_all = bytes.len() >= room || self.left == 0;
-        // Nothing is copied if all of it arrives at once, which is usual.
+        // A beginning that arrives in one piece, as most do, is not copied.
         let mut beginning = std::mem::take(&mut self.beginning);
         let all = match beginning.is_empty() && is_all {
             true => taken,
@@ -164,7 +164,7 @@ impl Boxes {
         }
     }
 
-    /// Returns the time code of the first picture, if there is one.
+    /// Returns the time code of the first picture; `None` if it has none.
     pub(crate) fn time_code(&self) -> Option<TimeCode> {
         self.time_code
     }

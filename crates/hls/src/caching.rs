@@ -1,4 +1,4 @@
-//! What a response says of the caches that it came through.
+//! Statements of a response about the caches that it came through.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const OTHER_FIELDS: [&str; 3] = ["X-Cache", "X-Cache-Status", "CF-Cache-Status"]
 /// Words with which their values begin if the cache had the resource.
 const HITS: [&str; 4] = ["hit", "stale", "updating", "revalidated"];
 
-/// What a response says of caches.
+/// Statements of a response about caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Caching {
     /// True if a cache had the resource; `None` if no cache says anything.

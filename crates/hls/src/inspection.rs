@@ -24,14 +24,14 @@ pub(crate) enum Inspection {
     Section(Vec<u8>),
 }
 
-/// What was found in a body.
+/// Findings in a body.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Findings {
     /// Counts of transport packets.
     pub(crate) ts: TsCounts,
     /// True if it is a transport stream with both of its tables.
     has_tables: bool,
-    /// What is wrong with its boxes.
+    /// Fault of its boxes.
     broken: Option<&'static str>,
     /// Time code of its first picture.
     pub(crate) time_code: Option<TimeCode>,
@@ -51,7 +51,7 @@ pub(crate) struct Start {
     ticks: u64,
     /// Ticks per second.
     scale: u32,
-    /// Number of ticks after which they begin anew.
+    /// Number of ticks after which the count begins again at zero.
     wrap: Option<u64>,
 }
 

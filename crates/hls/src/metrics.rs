@@ -109,7 +109,7 @@ measure::metrics! {
         /// complete at the end. The rest of the segment is not checked.
         SYNC_LOSSES = "sync_losses", Count, "ETSI TR 101 290, 5.2.1, 1.1 and 1.2";
         /// Packets whose continuity counter is not the next one of their PID. The counters may
-        /// begin anew with each segment or part.
+        /// begin again with each segment or part.
         CONTINUITY_ERRORS = "continuity_errors", Count, "ETSI TR 101 290, 5.2.1, 1.4; ISO/IEC 13818-1, 2.4.3.3";
         /// Missing packets according to the continuity counters: a lower bound, because they are
         /// modulo 16.
@@ -128,7 +128,7 @@ measure::metrics! {
         /// (`reload_delay`).
         PLAYLIST_DELAY = "playlist_delay", Seconds, "";
         /// Age of each playlist for which a cache states one: the time that it was in caches, in
-        /// whole seconds. So much older is what the player knows.
+        /// whole seconds. It is added to the live latency.
         PLAYLIST_AGE = "playlist_age", Seconds, "RFC 9111, 5.1";
         /// Time from each request for a playlist that waited for a segment or part to the last
         /// byte of the playlist.

@@ -463,7 +463,7 @@ impl Track {
                 duration: piece.duration,
             }),
         );
-        // Nothing was missed or skipped since.
+        // No segment was missed or skipped since.
         let last = last.filter(|last| last.after == self.next)?;
         let is_next = !piece.is_discontinuous && !piece.is_rest && !piece.is_of_old_count;
         let real = start.filter(|_| is_next)?.seconds_since(last.start)?;

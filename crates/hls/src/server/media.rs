@@ -177,7 +177,7 @@ impl Shared {
     pub(super) fn is_misstated(&self, resource: Resource) -> bool {
         let place = match resource {
             Resource::Part { place, .. } => place,
-            // Of a server with parts, only durations of parts are wrong.
+            // If the server offers parts, only the durations of parts are wrong.
             Resource::Segment { sequence, .. } if self.timeline.part.is_none() => {
                 Place { sequence, part: 0 }
             }

@@ -89,7 +89,7 @@ struct HlsFlags {
     window: u64,
     /// Inject a fault; may be repeated. Of each fifth segment, or part: late=5:1s (the answer),
     /// slow=5:3s (the body takes so long), missing=5 (404), gap=5, discontinuity=5,
-    /// wrong-duration=5:1s (the playlist states so much more), damaged=5 (not whole), wrong-hint=5.
+    /// wrong-duration=5:1s (the playlist states 1 s more), damaged=5 (not whole), wrong-hint=5.
     /// Others: stale=20s:5s (every 20 s playlists stand still for 5 s), no-wait (no request
     /// waits), answer=404 (or html, redirect, silent)
     #[arg(long = "fault", value_name = "FAULT", help_heading = FAULTS)]

@@ -64,7 +64,7 @@ fn browser_receives_the_run_until_its_end() {
     let folder = folder();
     let port = free_port();
     let dashboard = format!("--dashboard={port}");
-    // It is stopped once the page has received enough, however late that is.
+    // The run is stopped once the page has received two updates, however late that is.
     let arguments = ["demo", "-c", "5", "--ramp", "0s", "-d", "120s", &dashboard];
     let demo = Process::start(streamgauge(arguments), folder.path());
     let page = wait_for("the page", PATIENCE, || get(port, "/", "localhost"));

@@ -260,7 +260,7 @@ fn time_codes_of_a_publisher_arrive_through_nginx_rtmp() {
     let segments = number(report.metric("segments"));
     assert!(segments >= 3 * 5, "{segments}");
     assert_eq!(number(report.metric("durations_wrong")), 0);
-    // It states no dates, but the pictures have the time at which they were sent.
+    // The playlist states no dates, but the pictures have the time at which they were sent.
     assert!(report.metric("live_latency")["count"].is_null());
     let latency = report.metric("picture_latency");
     assert_eq!(latency["count"], segments);
@@ -309,7 +309,7 @@ fn hits_of_a_cache_are_counted_as_by_nginx() {
     let logged = answered.iter().filter(|line| hits.contains(&line.as_str()));
     let logged = logged.count() as u64;
     assert!(logged > 0);
-    // Responses on their way at the end were logged, and not read.
+    // The last responses may be logged without having been read.
     let unread = metric("requests") - metric("responses");
     assert!((logged - unread.min(logged)..=logged).contains(&metric("cache_hits")));
     assert_eq!(

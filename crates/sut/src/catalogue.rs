@@ -31,7 +31,7 @@ pub const FOLDER_VARIABLE: &str = "STREAMGAUGE_CATALOGUE";
 const FILES_MAX: usize = 1_000;
 
 /// Built-in entries: name and content of their files.
-const BUILT_IN: [(&str, &str); 12] = [
+const BUILT_IN: [(&str, &str); 13] = [
     ("vlc.yaml", include_str!("../catalogue/vlc.yaml")),
     (
         "gstreamer.yaml",
@@ -52,6 +52,10 @@ const BUILT_IN: [(&str, &str); 12] = [
     (
         "nginx-rtmp.yaml",
         include_str!("../catalogue/nginx-rtmp.yaml"),
+    ),
+    (
+        "nginx-hls.yaml",
+        include_str!("../catalogue/nginx-hls.yaml"),
     ),
     (
         "srt-live-transmit.yaml",

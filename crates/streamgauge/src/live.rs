@@ -6,6 +6,7 @@ pub(crate) mod http;
 pub(crate) mod otlp;
 pub(crate) mod outputs;
 pub(crate) mod own_address;
+pub(crate) mod processor_time;
 pub(crate) mod progress;
 pub(crate) mod scrape;
 pub(crate) mod view_server;

@@ -22,6 +22,7 @@ use serde_json::json;
 use crate::exit::Failure;
 use crate::live::current_run_file::CurrentRunFile;
 use crate::live::http::{Head, write_until};
+use crate::live::processor_time::timed;
 use crate::live::view_server::{HEADERS, NICE, ServiceName, Token, ViewServer, refuse, respond};
 
 /// Default address.
@@ -29,7 +30,8 @@ pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:9106";
 /// Interval between updates to browsers. After the end of the run, that between checks of which of
 /// them are still there.
 const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
-/// Minimum pause between updates, as a multiple of the time that reading the last one took.
+/// Minimum pause between updates, as a multiple of the processor time that reading the last one
+/// took.
 const PAUSE_FACTOR: u32 = 20;
 /// Time limit for sending an update to a browser.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
@@ -232,11 +234,9 @@ fn send_updates(shared: &Shared) {
         let is_last = end.is_some() || shared.is_over();
         // Those that come later see it too.
         let forced = end.as_ref().is_some_and(|end| end.stay.is_some());
-        let begun = Instant::now();
-        // A run file that cannot be read now may be readable a second later.
-        let events = next_update(shared, &mut open, forced).unwrap_or_default();
-        // The time for sending does not count: it depends on the browsers.
-        let spent = begun.elapsed();
+        // A run file that cannot be read now may be readable a second later. The time for sending
+        // does not count: it depends on the browsers.
+        let (events, spent) = timed(|| next_update(shared, &mut open, forced).unwrap_or_default());
         if let Some(events) = &events {
             send(shared, events);
         }

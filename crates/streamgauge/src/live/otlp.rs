@@ -20,6 +20,7 @@ use report::{Reader, ReportError, io_reason};
 
 use crate::exit::Failure;
 use crate::live::current_run_file::CurrentRunFile;
+use crate::live::processor_time::timed;
 use crate::live::view_server::NICE;
 use collector::Collector;
 
@@ -27,7 +28,7 @@ use collector::Collector;
 const PUSH_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum pause after a push while pushes fail.
 const PUSH_INTERVAL_MAX: Duration = Duration::from_secs(30);
-/// Minimum pause between pushes, as a multiple of the time that reading took.
+/// Minimum pause between pushes, as a multiple of the processor time that reading took.
 const PAUSE_FACTOR: u32 = 20;
 /// Time limit of a push.
 const PUSH_TIMEOUT: Duration = Duration::from_secs(3);
@@ -183,8 +184,7 @@ impl Pusher {
                 Err(RecvTimeoutError::Timeout) => {
                     let begun = Instant::now();
                     // A run file that cannot be read now may be readable a second later.
-                    let message = self.message().ok().flatten();
-                    let spent = begun.elapsed();
+                    let (message, spent) = timed(|| self.message().ok().flatten());
                     match message.map(|message| self.push(&message)) {
                         None | Some(true) => failed_in_a_row = 0,
                         Some(false) => failed_in_a_row += 1,

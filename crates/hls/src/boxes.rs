@@ -2,7 +2,7 @@
 
 use mediagen::time_code::TimeCode;
 
-use crate::inspection::Start;
+use crate::start::Start;
 
 /// Length of the longest header of a box: size, type, and the larger size.
 const HEADER_MAX: usize = 16;
@@ -50,8 +50,8 @@ enum Read {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TrackStart {
     track: u32,
-    /// In units of the track's time scale.
-    ticks: u64,
+    /// Times of decoding and of presentation, in units of the track's time scale.
+    ticks: [u64; 2],
 }
 
 /// Time scales of the tracks of an initialization section.
@@ -181,12 +181,14 @@ impl TrackStart {
         let track = child(fragment, *b"traf")?;
         let header = child(track, *b"tfhd")?;
         let time = child(track, *b"tfdt")?;
+        let decoding = match time.first()? {
+            0 => number(time.get(4..8)?)?,
+            _ => number(time.get(4..12)?)?,
+        };
+        let offset = child(track, *b"trun").and_then(first_offset).unwrap_or(0);
         Some(TrackStart {
             track: number(header.get(4..8)?)? as u32,
-            ticks: match time.first()? {
-                0 => number(time.get(4..8)?)?,
-                _ => number(time.get(4..12)?)?,
-            },
+            ticks: [decoding, decoding.saturating_add_signed(offset)],
         })
     }
 }
@@ -214,8 +216,22 @@ impl TimeScales {
     /// Returns the time of a fragment; `None` if its track is unknown.
     pub(crate) fn start(&self, start: TrackStart) -> Option<Start> {
         let own = self.0.iter().find(|own| own.0 == start.track)?;
-        Some(Start::new(start.ticks, own.1, None))
+        Some(Start::new(start.ticks, own.1, own.0))
     }
+}
+
+/// Returns the time from decoding to presentation of the first sample of a run (ISO/IEC 14496-12,
+/// 8.8.8).
+fn first_offset(run: &[u8]) -> Option<i64> {
+    const OFFSET: u64 = 0x800;
+    let flags = number(run.get(1..4)?)?;
+    let present = |flag: u64| usize::from(flags & flag != 0) * 4;
+    // Number of samples, then data offset and first flags, then duration, size and flags of the first.
+    let before: usize = [0x1, 0x4, 0x100, 0x200, 0x400].map(present).iter().sum();
+    let at = 8 + before;
+    let offset = run.get(at..at + 4).filter(|_| flags & OFFSET != 0)?;
+    // Signed in version 1. Larger ones of version 0 are no sensible offsets.
+    Some((number(offset)? as u32 as i32).into())
 }
 
 /// Returns the boxes in a piece of memory; the last one may be cut off.
@@ -323,6 +339,7 @@ mod tests {
             high: u32,
             id in 1u32..9,
             scale in 1u32..,
+            offset: i32,
             piece in 1usize..100,
         ) {
             let (id, scale) = (id.to_be_bytes(), scale.to_be_bytes());
@@ -339,11 +356,15 @@ mod tests {
                 let movie = boxed(b"moov", &[boxed(b"mvhd", &[0; 9]), boxed(b"trak", &track)].concat());
                 let scales = TimeScales::read(&[boxed(b"ftyp", b"iso5"), movie].concat());
                 let head = boxed(b"tfhd", &full(&[&id]));
-                let own = [head, boxed(b"tfdt", &full(&[&time]))].concat();
+                // With size and offset of each sample.
+                let flags = [version, 0, 0x0a, 0];
+                let run = [&flags[..], &1u32.to_be_bytes(), &[9; 4], &offset.to_be_bytes()].concat();
+                let own = [head, boxed(b"tfdt", &full(&[&time])), boxed(b"trun", &run)].concat();
                 let inner = [boxed(b"mfhd", &[0; 8]), boxed(b"traf", &own)].concat();
                 let body = [boxed(b"moof", &inner), boxed(b"mdat", b"x")].concat();
                 let start = check(&body, piece).track_start().expect("it is there");
-                let expected = Start::new(ticks, u32::from_be_bytes(scale), None);
+                let ticks = [ticks, ticks.saturating_add_signed(offset.into())];
+                let expected = Start::new(ticks, u32::from_be_bytes(scale), u32::from_be_bytes(id));
                 prop_assert_eq!(scales.start(start), Some(expected));
                 prop_assert_eq!(TimeScales::default().start(start), None);
             }

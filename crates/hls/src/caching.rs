@@ -9,8 +9,12 @@ use kit::http1::Headers;
 /// and of Cloudflare.
 const OTHER_FIELDS: [&str; 3] = ["X-Cache", "X-Cache-Status", "CF-Cache-Status"];
 
-/// Words with which their values begin if the cache had the resource.
-const HITS: [&str; 4] = ["hit", "stale", "updating", "revalidated"];
+/// First words of their values, besides those that begin or end with `hit`, if the cache had the
+/// resource.
+const HITS: [&str; 3] = ["stale", "updating", "revalidated"];
+
+/// Largest age (RFC 9111, 1.2.2).
+const AGE_MAX: u64 = 1 << 31;
 
 /// Statements of a response about caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +28,7 @@ pub(crate) struct Caching {
 impl Caching {
     pub(crate) fn read(headers: &Headers) -> Caching {
         let age = headers.get("Age").and_then(|age| age.trim().parse().ok());
+        let age = age.map(|age: u64| age.min(AGE_MAX));
         let by_age = age.filter(|age| *age > 0).map(|_| true);
         let standard = headers.list("Cache-Status").map(|member| {
             let mut parameters = member.split(';').skip(1).map(str::trim);
@@ -31,11 +36,9 @@ impl Caching {
         });
         let others = OTHER_FIELDS.iter().flat_map(|name| headers.list(name));
         let others = others.map(|value| {
-            let word = value
-                .split([' ', '_'])
-                .find(|word| *word != "TCP")
-                .unwrap_or_default();
-            HITS.iter().any(|hit| word.eq_ignore_ascii_case(hit))
+            let word = value.split(' ').next().unwrap_or_default();
+            let word = word.to_ascii_lowercase();
+            word.starts_with("hit") || word.ends_with("hit") || HITS.contains(&word.as_str())
         });
         // One of several caches is enough.
         let is_hit = standard
@@ -69,6 +72,11 @@ mod tests {
             (&[][..], (None, None)),
             (&[("Age", "0")], (None, Some(0))),
             (&[("Age", " 7 ")], (hit, Some(7))),
+            (&[("Age", "99999999999")], (hit, Some(AGE_MAX))),
+            (&[("X-Cache", "TCP_MEM_HIT from a23-1-2-3")], (hit, None)),
+            (&[("X-Cache", "RefreshHit from cloudfront")], (hit, None)),
+            (&[("X-Cache", "HitStale")], (hit, None)),
+            (&[("X-Cache", "")], (None, None)),
             (&[("Age", "-1"), ("Content-Type", "x")], (None, None)),
             (&[("Cache-Status", "Edge; hit; ttl=30")], (hit, None)),
             (&[("Cache-Status", "Edge; fwd=miss; stored")], (miss, None)),

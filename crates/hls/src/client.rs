@@ -350,9 +350,9 @@ impl Client {
         let update = own.update(cx.now, playlist, &self.config);
         if track == 0 {
             self.confirm_variant();
-            if let Some(start) = update.start {
-                self.playback.start_at(start);
-            }
+        }
+        if let Some(lead) = update.start {
+            self.begin_track(track, lead);
         }
         let own = &mut self.tracks[track];
         let is_late = awaits
@@ -386,6 +386,25 @@ impl Client {
             cx.out.push_back(Output::Note(Note { kind, text: missed }));
         }
         self.advance(cx, track);
+    }
+
+    /// Begins a track with this media before the position at which playback begins: the same
+    /// distance from the end in all tracks.
+    fn begin_track(&mut self, track: usize, lead: Duration) {
+        self.tracks[track].lead = Some(lead);
+        let Some(first) = self.tracks[0].lead else {
+            return;
+        };
+        match track {
+            0 => {
+                self.playback.start_at(lead);
+                let others = self.tracks.iter_mut().skip(1);
+                others
+                    .filter(|own| own.lead.is_some())
+                    .for_each(|own| own.align(first));
+            }
+            _ => self.tracks[track].align(first),
+        }
     }
 
     fn count_due(&mut self, cx: &mut Context<'_>, count: u64) {
@@ -694,7 +713,7 @@ impl Client {
         }
         let own = &mut self.tracks[track];
         let failures = own.count_failure(lane);
-        let is_hopeless = failures >= FAILURES_MAX || !self.playback.has_begun();
+        let is_hopeless = failures >= FAILURES_MAX || self.last_segment.is_none();
         if is_hopeless {
             return self.fail(cx, refusal);
         }

@@ -1,14 +1,11 @@
 //! Contents of segments: transport packets or boxes, inspected as they arrive.
 
-use kit::media::ts::checker::{TsCounts, TsFile};
+use kit::media::ts::checker::{TimeStamps, TsCounts, TsFile};
 use mediagen::time_code::TimeCode;
 use mediagen::ts::packet::SYNC;
 
 use crate::boxes::{Boxes, SECTION_MAX, TimeScales, TrackStart};
-
-/// Unit and end of presentation time stamps of transport streams (ISO/IEC 13818-1, 2.4.3.7).
-const STAMP_HZ: u32 = 90_000;
-const STAMP_WRAP: u64 = 1 << 33;
+use crate::start::Start;
 
 /// Inspection of the body of a segment, of a part of one, or of an initialization section.
 #[derive(Debug, Default)]
@@ -41,18 +38,8 @@ pub(crate) struct Findings {
 /// Time of the first picture or sample, as the body has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FirstTime {
-    Stamp(u64),
+    Stamps(TimeStamps),
     Track(TrackStart),
-}
-
-/// Time at which the media of a body starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Start {
-    ticks: u64,
-    /// Ticks per second.
-    scale: u32,
-    /// Number of ticks after which the count begins again at zero.
-    wrap: Option<u64>,
 }
 
 impl Inspection {
@@ -85,7 +72,7 @@ impl Inspection {
                 has_tables: file.has_tables(),
                 broken: None,
                 time_code: file.time_code(),
-                time: file.time_stamp().map(FirstTime::Stamp),
+                time: file.time_stamps().map(FirstTime::Stamps),
             },
             Inspection::Boxes(boxes) => Findings {
                 broken: boxes.finish(),
@@ -133,52 +120,15 @@ impl Findings {
     /// Returns when the media starts, if that is known.
     pub(crate) fn start(&self, scales: &TimeScales) -> Option<Start> {
         match self.time? {
-            FirstTime::Stamp(stamp) => Some(Start::new(stamp, STAMP_HZ, Some(STAMP_WRAP))),
+            FirstTime::Stamps(stamps) => Some(Start::of_stamps(stamps)),
             FirstTime::Track(start) => scales.start(start),
         }
-    }
-}
-
-impl Start {
-    pub(crate) fn new(ticks: u64, scale: u32, wrap: Option<u64>) -> Start {
-        Start { ticks, scale, wrap }
-    }
-
-    /// Returns the seconds from `before` to this start, which are negative if it lies before; `None`
-    /// if the two are counted in different units.
-    pub(crate) fn seconds_since(&self, before: Start) -> Option<f64> {
-        let is_comparable = (self.scale, self.wrap) == (before.scale, before.wrap);
-        let difference = i128::from(self.ticks) - i128::from(before.ticks);
-        let ticks = match self.wrap.map(i128::from) {
-            Some(wrap) => (difference + wrap / 2).rem_euclid(wrap) - wrap / 2,
-            None => difference,
-        };
-        (is_comparable && self.scale > 0).then(|| ticks as f64 / f64::from(self.scale))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn starts_are_compared_in_their_unit_and_over_the_wrap() {
-        let stamp = |ticks| Start::new(ticks, STAMP_HZ, Some(STAMP_WRAP));
-        assert_eq!(stamp(90_007).seconds_since(stamp(7)), Some(1.0));
-        assert_eq!(stamp(7).seconds_since(stamp(90_007)), Some(-1.0));
-        let late = stamp(STAMP_WRAP - 45_000);
-        assert_eq!(stamp(45_000).seconds_since(late), Some(1.0));
-        assert_eq!(late.seconds_since(stamp(45_000)), Some(-1.0));
-        let sample = |ticks, scale| Start::new(ticks, scale, None);
-        let last = sample(u64::MAX, 1000);
-        assert_eq!(last.seconds_since(sample(u64::MAX - 1000, 1000)), Some(1.0));
-        assert_eq!(
-            sample(0, 1000).seconds_since(sample(1000, 1000)),
-            Some(-1.0)
-        );
-        assert_eq!(sample(2000, 1000).seconds_since(sample(0, 2000)), None);
-        assert_eq!(sample(2000, STAMP_HZ).seconds_since(stamp(0)), None);
-    }
 
     #[test]
     fn bodies_of_other_kinds_are_not_inspected() {

@@ -16,5 +16,6 @@ pub mod metrics;
 mod playback;
 pub mod playlist;
 pub mod server;
+mod start;
 
 pub use descriptor::PROTOCOL;

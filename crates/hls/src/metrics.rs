@@ -81,12 +81,13 @@ measure::metrics! {
         /// player goes on with the next one.
         SEGMENTS_FAILED = "segments_failed", Count, "";
         /// Segments received to their end whose contents are wrong: a loss of sync, an error of
-        /// the continuity counters or a damaged table in a transport stream, no programme tables in
-        /// its beginning, or boxes of MP4 that are not whole. Those that are encrypted as a whole
-        /// are not checked.
+        /// the continuity counters, a damaged table, no programme tables, or packets that are
+        /// malformed or marked as damaged in a transport stream, or boxes of MP4 that are not whole.
+        /// Those that are encrypted as a whole are not checked.
         SEGMENTS_DAMAGED = "segments_damaged", Count, "RFC 8216, 3";
-        /// Segments whose media, up to the start of the next segment by the time stamps, is more
-        /// than 0.1 s shorter or longer than the playlist states. A player that trusts the playlist
+        /// Whole segments whose media, up to the start of the next segment by the time stamps, is
+        /// more than 0.1 s shorter or longer than the playlist states; 0.6 s if that is a whole number
+        /// of seconds, or if a transport stream has only audio. A player that trusts the playlist
         /// then seeks to a wrong place, or stalls. Checked for MPEG-TS and fragmented MP4, except
         /// before a discontinuity or a change of variant.
         DURATIONS_WRONG = "durations_wrong", Count, "RFC 8216, 4.3.2.1";

@@ -65,7 +65,13 @@ impl Playback {
         self.end = self.end.max(end);
         let position = match self.state {
             State::Playing { .. } => return change,
-            State::Before => self.start,
+            State::Before => {
+                // The media has ended before that position.
+                if is_last && self.start >= self.end {
+                    self.start = Duration::ZERO;
+                }
+                self.start
+            }
             State::Stalled { position, .. } => position,
         };
         let ahead = self.end.saturating_sub(position);
@@ -214,6 +220,10 @@ mod tests {
         assert!(playback.extend(at(500), 4 * SECOND, false).begins);
         assert_eq!(playback.dry_at(), Some(at(1500)));
         assert!(playback.shows(3 * SECOND) && !playback.shows(2 * SECOND));
+        let mut short = Playback::new(SECOND);
+        short.start_at(3 * SECOND);
+        assert!(short.extend(at(0), 3 * SECOND, true).begins);
+        assert_eq!(short.dry_at(), Some(at(3000)));
     }
 
     #[test]

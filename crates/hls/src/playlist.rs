@@ -138,7 +138,7 @@ pub struct Hint {
 }
 
 /// A media segment, or a part of one.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Segment {
     /// Stated duration.
     pub duration: Duration,

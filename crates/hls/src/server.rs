@@ -119,8 +119,7 @@ pub struct ServedConnection {
     pub slow: u64,
     /// Segments and parts that were damaged on purpose.
     pub damaged: u64,
-    /// Segments and parts whose duration in the playlist is wrong on purpose, and that another
-    /// follows.
+    /// Whole segments whose duration in the playlist is wrong on purpose, and that another follows.
     pub misstated: u64,
     /// Segments and parts that were refused on purpose.
     pub missing: u64,

@@ -68,8 +68,6 @@ pub enum Statistic {
     Value,
     /// Mean of a distribution.
     Mean,
-    /// Median of a distribution.
-    Median,
     /// Maximum of a distribution.
     Max,
     /// Number of values of a distribution.
@@ -82,7 +80,6 @@ impl Statistic {
         match self {
             Statistic::Value => "",
             Statistic::Mean => ".mean",
-            Statistic::Median => ".p50",
             Statistic::Max => ".max",
             Statistic::Count => ".count",
         }

@@ -10,8 +10,9 @@ use crate::config::{ClientConfig, LowLatency};
 use crate::connection::Connection;
 use crate::content::{Content, Encryption};
 use crate::failure::Failure;
-use crate::inspection::{Findings, Inspection, Start};
+use crate::inspection::{Findings, Inspection};
 use crate::playlist::{ByteRange, Hint, Key, Map, MediaPlaylist, Piece, Place, Segment};
+use crate::start::Start;
 use kit::http1::Url;
 use session::ChannelId;
 
@@ -29,6 +30,9 @@ const ROUNDING: Duration = Duration::from_millis(20);
 
 /// Maximum difference between the stated duration of a segment and that of its media, in seconds.
 const DURATION_ERROR_MAX: f64 = 0.1;
+/// Further difference if the duration is stated in whole seconds, or if the segment has only audio,
+/// which some servers cut elsewhere than they state.
+const ROUNDED_BY: f64 = 0.5;
 
 /// Media of one playlist.
 #[derive(Debug)]
@@ -85,8 +89,12 @@ pub(super) struct Track {
     last: Option<LastPiece>,
     /// The initialization section that was received last.
     map: Option<Arc<Map>>,
-    /// End of the received media, from the first segment.
+    /// End of the received media, from the position at which the first track begins.
     pub(super) end: Duration,
+    /// Media before the position at which its own playback begins; `None` before the first playlist.
+    pub(super) lead: Option<Duration>,
+    /// Media still to come that lies before the position at which the first track begins.
+    hidden: Duration,
     /// Failures in a row of playlists, and of media.
     failures: [u32; 2],
     /// True if the last segment was received or skipped.
@@ -208,6 +216,8 @@ impl Track {
             last: None,
             map: None,
             end: Duration::ZERO,
+            lead: None,
+            hidden: Duration::ZERO,
             failures: [0; 2],
             is_over: false,
         }
@@ -454,6 +464,16 @@ impl Track {
         found: &Findings,
     ) -> Option<(f64, f64)> {
         let start = found.start(&self.scales);
+        self.compare_duration(piece, start)
+    }
+
+    fn compare_duration(
+        &mut self,
+        piece: &WantedPiece,
+        start: Option<Start>,
+    ) -> Option<(f64, f64)> {
+        // A part need not begin with a picture that is shown first.
+        let start = start.filter(|_| !piece.is_part);
         let own = start.filter(|_| !piece.is_of_old_count);
         let last = std::mem::replace(
             &mut self.last,
@@ -466,9 +486,14 @@ impl Track {
         // No segment was missed or skipped since.
         let last = last.filter(|last| last.after == self.next)?;
         let is_next = !piece.is_discontinuous && !piece.is_rest && !piece.is_of_old_count;
-        let real = start.filter(|_| is_next)?.seconds_since(last.start)?;
+        let start = start.filter(|_| is_next)?;
+        let real = start.seconds_since(last.start)?;
         let stated = last.duration.as_secs_f64();
-        ((real - stated).abs() > DURATION_ERROR_MAX).then_some((stated, real))
+        let is_rounded = last.duration.subsec_nanos() == 0 || start.is_of_audio;
+        let allowed = DURATION_ERROR_MAX + if is_rounded { ROUNDED_BY } else { 0.0 };
+        // Pictures may be decoded in another order than they are shown in: one of both is right.
+        let is_wrong = |real: &f64| (real - stated).abs() > allowed;
+        real.iter().all(is_wrong).then_some((stated, real[1]))
     }
 
     /// Returns what was found in the body, which is complete.
@@ -520,12 +545,25 @@ impl Track {
         };
         let begins_at = self.end.saturating_sub(played);
         let added = piece.duration.saturating_sub(played);
+        let hidden = self.hidden.min(added);
+        self.hidden -= hidden;
+        let added = added - hidden;
         self.end = self.end.saturating_add(added);
         self.pass(piece);
         if piece.is_part && !piece.is_of_old_count {
             self.parts_before.1 += self.body_bytes;
         }
         (begins_at, bytes)
+    }
+
+    /// Counts positions from where the first track begins, which has `lead` before the position at
+    /// which playback begins.
+    pub(super) fn align(&mut self, lead: Duration) {
+        let own = self.lead.unwrap_or(lead);
+        let before = own.saturating_sub(lead);
+        let cut = self.end.min(before);
+        self.end = self.end - cut + lead.saturating_sub(own);
+        self.hidden += before - cut;
     }
 
     /// Goes on after a piece, received or not.
@@ -581,5 +619,83 @@ impl Hint {
     /// True if it is this resource.
     fn is(&self, media: &Segment) -> bool {
         self.uri == media.uri && self.range == media.range
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn track(lead: u32, end: u32) -> Track {
+        let mut track = Track::new(Url::parse("http://h/a.m3u8").expect("a URL"));
+        track.lead = Some(lead * SECOND);
+        track.end = end * SECOND;
+        track
+    }
+
+    fn piece(duration: Duration) -> WantedPiece {
+        let segment = Segment {
+            duration,
+            ..Segment::default()
+        };
+        let mut piece = WantedPiece::new(Place::default(), Piece::Segment(&segment), false);
+        piece.is_of_old_count = true;
+        piece
+    }
+
+    #[test]
+    fn tracks_are_aligned_at_their_distance_from_the_end() {
+        // Two seconds less before the position at which playback begins.
+        let mut later = track(1, 5);
+        later.align(3 * SECOND);
+        assert_eq!(later.end, 7 * SECOND);
+        // Two seconds more, of which one has arrived.
+        let mut earlier = track(3, 1);
+        earlier.align(SECOND);
+        assert_eq!(earlier.end, Duration::ZERO);
+        earlier.take_piece(piece(4 * SECOND));
+        assert_eq!(earlier.end, 3 * SECOND);
+        earlier.take_piece(piece(4 * SECOND));
+        assert_eq!(earlier.end, 7 * SECOND);
+    }
+
+    #[test]
+    fn durations_are_compared_as_exactly_as_they_are_stated() {
+        let seconds = |seconds: f64| Duration::from_secs_f64(seconds);
+        // Stated, by decoding, by presentation, whether it is wrong.
+        for (stated, decoding, presentation, is_wrong) in [
+            (9.6, 9.6, 9.6, false),
+            (9.6, 9.75, 9.6, false),
+            (9.6, 9.6, 9.75, false),
+            (9.6, 9.75, 9.8, true),
+            (9.6, 9.2, 9.2, true),
+            // Rounded to whole seconds.
+            (10.0, 9.6, 9.6, false),
+            (10.0, 9.3, 9.3, true),
+            (2.0, -1.0, -1.0, true),
+        ] {
+            let mut track = track(0, 0);
+            let start = |at: [f64; 2]| {
+                let ticks = at.map(|at| ((100.0 + at) * 1000.0).round() as u64);
+                Start::new(ticks, 1000, 1)
+            };
+            track.last = Some(LastPiece {
+                after: Place::default(),
+                start: start([0.0; 2]),
+                duration: seconds(stated),
+            });
+            let own = piece(SECOND);
+            let own = WantedPiece {
+                is_of_old_count: false,
+                ..own
+            };
+            let next = start([decoding, presentation]);
+            let found = track.compare_duration(&own, Some(next));
+            assert_eq!(found.is_some(), is_wrong, "{stated}: {found:?}");
+            let last = track.last.expect("it is kept");
+            assert_eq!((last.start, last.duration), (next, SECOND));
+        }
     }
 }

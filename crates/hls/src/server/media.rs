@@ -164,6 +164,10 @@ impl Shared {
     /// packet, or without the last byte of its last box.
     pub(super) fn damage(&self, body: &Bytes) -> Bytes {
         match self.config.container {
+            // Too short to have two packets of the video.
+            Container::MpegTs if body.len() < 6 * PACKET_LEN => {
+                body.slice(..body.len().saturating_sub(1))
+            }
             Container::MpegTs => {
                 let end = body.len().saturating_sub(PACKET_LEN);
                 let begin = end.saturating_sub(PACKET_LEN);
@@ -173,29 +177,22 @@ impl Shared {
         }
     }
 
-    /// True if the playlist states a wrong duration of this segment or part, and another follows.
+    /// True if the playlist states a wrong duration of this segment, and another follows.
     pub(super) fn is_misstated(&self, resource: Resource) -> bool {
-        let place = match resource {
-            Resource::Part { place, .. } => place,
-            // If the server offers parts, only the durations of parts are wrong.
-            Resource::Segment { sequence, .. } if self.timeline.part.is_none() => {
-                Place { sequence, part: 0 }
-            }
-            Resource::Segment { .. } | Resource::Playlist { .. } => return false,
+        let Resource::Segment { sequence, .. } = resource else {
+            return false;
         };
         let fault = self.config.faults.wrong_duration;
-        let is_last = self.timeline.end.is_some_and(|end| {
-            self.timeline.pictures_of_part(place).end >= end * self.timeline.segment
-        });
-        !is_last && is_nth(fault.map(|(nth, _)| nth), self.number(place))
+        let is_last = self.timeline.end.is_some_and(|end| sequence + 1 >= end);
+        !is_last && is_nth(fault.map(|(nth, _)| nth), sequence)
     }
 
-    /// Duration of a segment or part as the playlist states it, in seconds.
-    pub(super) fn stated_seconds(&self, place: Place, pictures: &std::ops::Range<u64>) -> f64 {
+    /// Duration of a segment as the playlist states it.
+    pub(super) fn stated_duration(&self, sequence: u64) -> Duration {
         let fault = self.config.faults.wrong_duration;
-        let added = fault.filter(|(nth, _)| is_nth(Some(*nth), self.number(place)));
-        let duration = self.timeline.duration(pictures);
-        (duration + added.map_or(Duration::ZERO, |(_, time)| time)).as_secs_f64()
+        let added = fault.filter(|(nth, _)| is_nth(Some(*nth), sequence));
+        let duration = self.timeline.duration(&self.timeline.pictures_of(sequence));
+        duration + added.map_or(Duration::ZERO, |(_, time)| time)
     }
 
     /// True if the playlist states this segment as missing.

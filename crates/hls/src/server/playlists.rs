@@ -135,7 +135,7 @@ pub(super) fn media(
             for part in 0..count {
                 let place = Place { sequence, part };
                 let pictures = timeline.pictures_of_part(place);
-                let duration = server.stated_seconds(place, &pictures);
+                let duration = timeline.duration(&pictures).as_secs_f64();
                 let independent = match server.video(variant).is_key(pictures.start) {
                     true => ",INDEPENDENT=YES",
                     false => "",
@@ -150,10 +150,7 @@ pub(super) fn media(
             }
         }
         if is_whole {
-            let duration = match part {
-                None => server.stated_seconds(Place { sequence, part: 0 }, &pictures),
-                Some(_) => timeline.duration(&pictures).as_secs_f64(),
-            };
+            let duration = server.stated_duration(sequence).as_secs_f64();
             writeln!(text, "#EXTINF:{duration:.5},\n{folder}{sequence}.{suffix}")
                 .expect(INFALLIBLE);
         }

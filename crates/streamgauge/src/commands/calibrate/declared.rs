@@ -296,7 +296,6 @@ fn measured(metrics: &Metrics, metric: &str, figure: Statistic) -> Option<f64> {
     match figure {
         Statistic::Value => metrics.value(metric),
         Statistic::Mean => found.map(|found| found.mean),
-        Statistic::Median => found.map(|found| found.p50),
         Statistic::Max => found.map(|found| found.max),
         Statistic::Count => Some(found.map_or(0.0, |found| found.count as f64)),
     }

@@ -11,6 +11,17 @@ use super::tables::Tables;
 /// Stream identifiers of video in a PES packet (ISO/IEC 13818-1, table 2-22).
 const VIDEO: std::ops::RangeInclusive<u8> = 0xe0..=0xef;
 
+/// Time stamps of a picture or another unit: 33 bits, at 90 kHz (ISO/IEC 13818-1, 2.4.3.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeStamps {
+    /// Time of presentation.
+    pub presentation: u64,
+    /// Time of decoding.
+    pub decoding: u64,
+    /// True if they are those of a picture.
+    pub is_picture: bool,
+}
+
 /// Checks a transport stream that arrives as a file, such as a segment of HLS: its contents, but not
 /// its timing, which says nothing if the file arrives as fast as it can. Takes less than 1 KiB.
 ///
@@ -23,8 +34,8 @@ pub struct TsFile {
     is_in_sync: bool,
     /// True if the first picture has begun.
     has_picture: bool,
-    /// Presentation time stamp of the first picture, or of the first unit if there is none.
-    time_stamp: Option<u64>,
+    /// Time stamps of the first picture, or of the first unit if there is none.
+    time_stamps: Option<TimeStamps>,
     pids: Pids,
     tables: Tables,
     /// True if there is a programme association, and a programme map.
@@ -40,7 +51,7 @@ impl Default for TsFile {
             held_len: 0,
             is_in_sync: true,
             has_picture: false,
-            time_stamp: None,
+            time_stamps: None,
             pids: Pids::default(),
             tables: Tables::default(),
             has_tables: [false; 2],
@@ -99,10 +110,10 @@ impl TsFile {
         self.time_code
     }
 
-    /// Returns the presentation time stamp of that picture, or of the first unit of any kind if no
-    /// picture begins in the file: 33 bits, at 90 kHz.
-    pub fn time_stamp(&self) -> Option<u64> {
-        self.time_stamp
+    /// Returns the time stamps of that picture, or of the first unit of any kind if no picture begins
+    /// in the file.
+    pub fn time_stamps(&self) -> Option<TimeStamps> {
+        self.time_stamps
     }
 
     #[inline]
@@ -124,8 +135,10 @@ impl TsFile {
         if header.pid == NULL_PID {
             return;
         }
-        self.pids.packet(&header, &mut self.counts);
-        if header.pid == PAT_PID || self.tables.is_map(header.pid) {
+        // Some segmenters begin each file with the same tables, whose counters then stand still.
+        if header.pid != PAT_PID && !self.tables.is_map(header.pid) {
+            self.pids.packet(&header, &mut self.counts);
+        } else {
             self.has_tables[usize::from(header.pid != PAT_PID)] |= header.unit_start;
             self.tables
                 .packet(&header, header.payload_of(packet), &mut self.counts);
@@ -145,19 +158,30 @@ impl TsFile {
             self.has_picture = true;
             self.time_code = TimeCode::find_in_stream(payload);
         }
-        if is_picture || self.time_stamp.is_none() {
-            self.time_stamp = read_time_stamp(payload);
+        if is_picture || self.time_stamps.is_none() {
+            self.time_stamps = TimeStamps::read(payload, is_picture);
         }
     }
 }
 
-/// Reads the presentation time stamp of a PES packet (ISO/IEC 13818-1, 2.4.3.6).
-fn read_time_stamp(payload: &[u8]) -> Option<u64> {
-    let (&[_, flags, _], fields) = payload.get(6..)?.split_first_chunk()?;
-    let stamp = fields.first_chunk::<5>().filter(|_| flags & 0x80 != 0)?;
-    let [first, second, third, fourth, fifth] = stamp.map(u64::from);
-    let (upper, lower) = (second << 7 | third >> 1, fourth << 7 | fifth >> 1);
-    Some((first >> 1 & 7) << 30 | upper << 15 | lower)
+impl TimeStamps {
+    /// Reads the time stamps of a PES packet (ISO/IEC 13818-1, 2.4.3.6).
+    fn read(payload: &[u8], is_picture: bool) -> Option<TimeStamps> {
+        let (&[_, flags, _], fields) = payload.get(6..)?.split_first_chunk()?;
+        let stamp = |bytes: &[u8; 5]| {
+            let [first, second, third, fourth, fifth] = bytes.map(u64::from);
+            let (upper, lower) = (second << 7 | third >> 1, fourth << 7 | fifth >> 1);
+            (first >> 1 & 7) << 30 | upper << 15 | lower
+        };
+        let (first, rest) = fields.split_first_chunk::<5>()?;
+        let presentation = (flags & 0x80 != 0).then(|| stamp(first))?;
+        let decoding = rest.first_chunk().filter(|_| flags & 0x40 != 0);
+        Some(TimeStamps {
+            presentation,
+            decoding: decoding.map_or(presentation, stamp),
+            is_picture,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -199,7 +223,7 @@ mod tests {
     proptest! {
         #[test]
         fn files_are_checked_alike_in_pieces_of_any_size(piece in 1usize..1000) {
-            let first_stamp = check(&segments(1)[0], 188).time_stamp().expect("it is there");
+            let first_stamp = check(&segments(1)[0], 188).time_stamps().expect("they are there");
             for (number, segment) in segments(3).iter().enumerate() {
                 let file = check(segment, piece);
                 let ts_packets = (segment.len() / PACKET_LEN) as u64;
@@ -208,8 +232,11 @@ mod tests {
                 prop_assert!(file.has_tables());
                 let code = file.time_code().expect("it is there");
                 prop_assert_eq!(code.number, number as u32 * PICTURES as u32);
-                let since = file.time_stamp().expect("it is there") - first_stamp;
-                prop_assert_eq!(since, number as u64 * 90_000);
+                let stamps = file.time_stamps().expect("they are there");
+                let since = number as u64 * 90_000;
+                prop_assert_eq!(stamps.presentation, first_stamp.presentation + since);
+                prop_assert_eq!(stamps.decoding, first_stamp.decoding + since);
+                prop_assert!(stamps.is_picture);
             }
         }
 
@@ -257,5 +284,27 @@ mod tests {
         damaged[PACKET_LEN - 180] ^= 1;
         let file = check(&damaged, 1316);
         assert!(file.finish().table_errors > 0);
+    }
+
+    #[test]
+    fn time_stamps_of_reordered_pictures_are_both_read() {
+        let mut payload = vec![0, 0, 1, 0xe0, 0, 0, 0x80, 0xc0, 10];
+        // 90,000 and 82,800.
+        payload.extend([0x31, 0, 0x05, 0xbf, 0x21, 0x11, 0, 0x05, 0x86, 0xe1]);
+        let stamps = TimeStamps::read(&payload, true).expect("they are there");
+        assert_eq!((stamps.presentation, stamps.decoding), (90_000, 82_800));
+        payload[7] = 0x80;
+        let stamps = TimeStamps::read(&payload, true).expect("it is there");
+        assert_eq!((stamps.presentation, stamps.decoding), (90_000, 90_000));
+        payload[7] = 0;
+        assert_eq!(TimeStamps::read(&payload, true), None);
+    }
+
+    #[test]
+    fn tables_whose_counters_stand_still_are_no_errors() {
+        let segment = &segments(1)[0];
+        let (tables, rest) = segment.split_at(2 * PACKET_LEN);
+        let counts = check(&[tables, tables, tables, rest].concat(), 1316).finish();
+        assert_eq!((counts.continuity_errors, counts.ts_duplicates), (0, 0));
     }
 }

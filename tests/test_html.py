@@ -67,7 +67,7 @@ def streamgauge(folder, *arguments, code=0):
         env={**os.environ, **RELAXED},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     if done.returncode != code:
         raise AssertionError(f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}")

@@ -54,7 +54,7 @@ pub(super) static TRIALS: &[Trial] = &[
         server: "--bitrate 400kbps --segment 500ms --recorded --length {length} --fault missing=4 \
                  --fault discontinuity=3 --fault late=5:1s",
         link: None,
-        thresholds: &[],
+        thresholds: &["faulty.wrong <= 100%"],
         clients: &[players("faulty")],
         checks: &[
             Check::count("faulty", "requests", &["/requests"]),
@@ -71,7 +71,7 @@ pub(super) static TRIALS: &[Trial] = &[
         server: "--bitrate 400kbps --segment 500ms --recorded --length {length} --fault damaged=4 \
                  --fault wrong-duration=3:1s",
         link: None,
-        thresholds: &[],
+        thresholds: &["damaged.wrong <= 100%"],
         clients: &[players("damaged")],
         checks: &[
             Check::count("damaged", "segments", SENT),

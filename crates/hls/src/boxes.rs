@@ -226,7 +226,8 @@ fn first_offset(run: &[u8]) -> Option<i64> {
     const OFFSET: u64 = 0x800;
     let flags = number(run.get(1..4)?)?;
     let present = |flag: u64| usize::from(flags & flag != 0) * 4;
-    // Number of samples, then data offset and first flags, then duration, size and flags of the first.
+    // Number of samples, then data offset and first flags, then duration, size and flags of the
+    // first sample.
     let before: usize = [0x1, 0x4, 0x100, 0x200, 0x400].map(present).iter().sum();
     let at = 8 + before;
     let offset = run.get(at..at + 4).filter(|_| flags & OFFSET != 0)?;

@@ -66,8 +66,8 @@ pub struct ClientConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_distance: Option<TimeSpan>,
     /// Media that must be buffered before playback begins, and before it goes on after a stall.
-    /// Default 0s: what the first segment has from the position on at which playback begins, and one
-    /// segment after a stall.
+    /// Default 0s: what the first segment has from the position on at which playback begins, and
+    /// one segment after a stall.
     pub playout_buffer: TimeSpan,
     /// Media that players buffer at most: a segment is requested as soon as it would fit, and while
     /// the one before it plays even if it would not. Default 30s.

@@ -80,16 +80,16 @@ measure::metrics! {
         /// Segments that the server refused, or whose response ended early or not in time. The
         /// player goes on with the next one.
         SEGMENTS_FAILED = "segments_failed", Count, "";
-        /// Segments received to their end whose contents are wrong: a loss of sync, an error of
-        /// the continuity counters, a damaged table, no programme tables, or packets that are
-        /// malformed or marked as damaged in a transport stream, or boxes of MP4 that are not whole.
-        /// Those that are encrypted as a whole are not checked.
+        /// Segments received to their end whose contents are wrong: a loss of sync, an error of the
+        /// continuity counters, a damaged table, no programme tables, or packets that are malformed
+        /// or marked as damaged in a transport stream, or boxes of MP4 that are not whole. Those
+        /// that are encrypted as a whole are not checked.
         SEGMENTS_DAMAGED = "segments_damaged", Count, "RFC 8216, 3";
         /// Whole segments whose media, up to the start of the next segment by the time stamps, is
-        /// more than 0.1 s shorter or longer than the playlist states; 0.6 s if that is a whole number
-        /// of seconds, or if a transport stream has only audio. A player that trusts the playlist
-        /// then seeks to a wrong place, or stalls. Checked for MPEG-TS and fragmented MP4, except
-        /// before a discontinuity or a change of variant.
+        /// more than 0.1 s shorter or longer than the playlist states; 0.6 s if that is a whole
+        /// number of seconds, or if a transport stream has only audio. A player that trusts the
+        /// playlist then seeks to a wrong place, or stalls. Checked for MPEG-TS and fragmented MP4,
+        /// except before a discontinuity or a change of variant.
         DURATIONS_WRONG = "durations_wrong", Count, "RFC 8216, 4.3.2.1";
         /// Segments that had left the playlist before the player came to request them. Each counts
         /// as one, also for a player of parts.
@@ -158,9 +158,9 @@ measure::metrics! {
         /// The clock of the server must be right.
         LIVE_LATENCY = "live_latency", Seconds, "RFC 8216, 4.3.2.6";
         /// Time from when streamgauge's own publisher was to send a picture, which is in the
-        /// picture's time code, to the moment at which the player shows it: for the first picture of
-        /// each segment or part of live media that arrives during playback. H.264 only. The clocks
-        /// of publisher and player must agree.
+        /// picture's time code, to the moment at which the player shows it: for the first picture
+        /// of each segment or part of live media that arrives during playback. H.264 only. The
+        /// clocks of publisher and player must agree.
         PICTURE_LATENCY = "picture_latency", Seconds, "H.264, D.1.6", BetweenClients;
     }
     derived {

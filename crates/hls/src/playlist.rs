@@ -342,8 +342,8 @@ impl MediaPlaylist {
     }
 
     /// Media between [`start`](MediaPlaylist::start) and the position at which playback begins,
-    /// which is `distance` from the end of live media: a decoder needs it, and a viewer does not see
-    /// it.
+    /// which is `distance` from the end of live media: a decoder needs it, and a viewer does not
+    /// see it.
     pub fn lead(&self, distance: Option<Duration>, in_parts: bool) -> Duration {
         if self.is_ended {
             return Duration::ZERO;

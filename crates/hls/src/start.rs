@@ -44,8 +44,9 @@ impl Start {
         }
     }
 
-    /// Returns the seconds from `before` to this start, by the times of decoding and of presentation.
-    /// Negative if this start lies before the other. `None` if the two are of different tracks or units.
+    /// Returns the seconds from `before` to this start, by the times of decoding and of
+    /// presentation: negative if this start lies before the other, `None` if their tracks or units
+    /// differ.
     pub(crate) fn seconds_since(&self, before: Start) -> Option<[f64; 2]> {
         let unit = |start: &Start| (start.scale, start.wrap, start.track);
         let is_comparable = unit(self) == unit(&before) && self.scale > 0;

@@ -299,9 +299,9 @@ pub enum Output {
         delay: AckDelay,
     },
     /// Expect this many bytes on a TCP connection that is read as soon as data arrives
-    /// ([`AckDelay::AtOnce`]). The session has no use for any before the last of them, so the engine
-    /// may read them in larger pieces, with fewer wake-ups. The end of the connection is noticed at
-    /// once.
+    /// ([`AckDelay::AtOnce`]). The session has no use for any before the last of them, so the
+    /// engine may read them in larger pieces, with fewer wake-ups. The end of the connection is
+    /// noticed at once.
     Expect {
         /// TCP channel.
         channel: ChannelId,
@@ -368,8 +368,8 @@ pub enum Output {
     },
     /// The server's description of the media. Emitted by sessions that only ask for it.
     Described(Box<measure::media::MediaDescription>),
-    /// How well the session's viewer was served. Emitted once, before [`Output::Ended`], by sessions
-    /// that receive media. The engine counts it once it knows whether the client failed.
+    /// How well the session's viewer was served. Emitted once, before [`Output::Ended`], by
+    /// sessions that receive media. The engine counts it once it knows whether the client failed.
     Viewed(Service),
     /// Final results of the session's streams, for the client's row in the run file. Emitted before
     /// [`Output::Ended`].

@@ -91,7 +91,8 @@ pub(super) struct Track {
     map: Option<Arc<Map>>,
     /// End of the received media, from the position at which the first track begins.
     pub(super) end: Duration,
-    /// Media before the position at which its own playback begins; `None` before the first playlist.
+    /// Media before the position at which its own playback begins; `None` before the first
+    /// playlist.
     pub(super) lead: Option<Duration>,
     /// Media still to come that lies before the position at which the first track begins.
     hidden: Duration,

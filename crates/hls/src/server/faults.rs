@@ -19,8 +19,8 @@ pub enum AnswerFault {
 }
 
 /// Faults to inject. Default: none. Numbers of segments count from 0. If the server offers parts,
-/// `late`, `slow`, `missing` and `damaged` apply to parts, which are numbered likewise, and to segments with
-/// such a part.
+/// `late`, `slow`, `missing` and `damaged` apply to parts, which are numbered likewise, and to
+/// segments with such a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerFaults {
     /// Number n, and delay: the answer for each n-th segment is late by the delay.

@@ -285,8 +285,8 @@ fn end_value(end: &End) -> serde_json::Value {
     report::html::sanitized(value)
 }
 
-/// Waits for `pause`, or until a browser connects if that takes longer. Ends at once with the run or
-/// the dashboard.
+/// Waits for `pause`, or until a browser connects if that takes longer. Ends at once with the run
+/// or the dashboard.
 fn wait_for_update(shared: &Shared, pause: Duration) {
     let until = Instant::now() + pause;
     let mut state = shared.state();

@@ -219,7 +219,7 @@ impl Stream {
         let (before, wanted) = (mark(self.expected), mark(bytes));
         self.expected = bytes;
         if wanted != before && net::options::set_receive_low_water(&self.socket, wanted).is_err() {
-            // The kernel keeps the former mark. Readiness is then reported too early at worst.
+            // The kernel refuses only for a socket that is not open, whose end is announced anyway.
             self.expected = 0;
         }
     }

@@ -22,8 +22,8 @@ pub struct TimeStamps {
     pub is_picture: bool,
 }
 
-/// Checks a transport stream that arrives as a file, such as a segment of HLS: its contents, but not
-/// its timing, which says nothing if the file arrives as fast as it can. Takes less than 1 KiB.
+/// Checks a transport stream that arrives as a file, such as a segment of HLS: its contents, but
+/// not its timing, which says nothing if the file arrives as fast as it can. Takes less than 1 KiB.
 ///
 /// If a packet does not begin with the sync byte, the rest of the file is not checked.
 #[derive(Debug)]
@@ -110,8 +110,8 @@ impl TsFile {
         self.time_code
     }
 
-    /// Returns the time stamps of that picture, or of the first unit of any kind if no picture begins
-    /// in the file.
+    /// Returns the time stamps of that picture, or of the first unit of any kind if no picture
+    /// begins in the file.
     pub fn time_stamps(&self) -> Option<TimeStamps> {
         self.time_stamps
     }

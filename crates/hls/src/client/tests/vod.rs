@@ -224,3 +224,54 @@ fn long_bodies_are_read_together_except_for_the_first_and_unknown_ones() {
         media.expect("it was requested").channel
     );
 }
+
+#[test]
+fn failure_after_some_media_does_not_end_a_player_that_still_fills_its_buffer() {
+    let lines: String = (0..5)
+        .map(|number| format!("#EXTINF:2.0,\n{number}.ts\n"))
+        .collect();
+    let lines = lines + "#EXT-X-ENDLIST\n";
+    let config = ClientConfig {
+        playout_buffer: TimeSpan(Duration::from_secs(5)),
+        ..config()
+    };
+    let mut world = World::new(config, move |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => playlist("", &lines),
+            "/a/1.ts" => Answer::new("404 Not Found", ""),
+            _ => Answer::ok([0xff; 188]),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.notes, ["segment_failed"]);
+    assert_eq!(world.count(m::SEGMENTS), 4);
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 1);
+}
+
+#[test]
+fn tracks_of_live_media_begin_at_the_same_distance_from_the_end() {
+    let config = ClientConfig {
+        live_distance: Some(TimeSpan(Duration::from_secs(5))),
+        ..config()
+    };
+    let mut world = World::new(config, |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(
+                "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"a\",DEFAULT=YES,\
+                 URI=\"audio.m3u8\"\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=100000,AUDIO=\"a\"\nvideo.m3u8\n",
+            ),
+            "/a/video.m3u8" => playlist("", "#EXTINF:4.0,\nv0\n#EXTINF:4.0,\nv1\n"),
+            "/a/audio.m3u8" => playlist(
+                "",
+                "#EXTINF:2.0,\na0\n#EXTINF:2.0,\na1\n#EXTINF:2.0,\na2\n#EXTINF:2.0,\na3\n",
+            ),
+            _ => Answer::ok([0xff; 188]),
+        })
+    });
+    world.run(at(1000));
+    // Both have all of their media up to the same end, five seconds after the position of the start.
+    let began = world.client.playback_began.expect("it has begun");
+    let dry = world.client.playback.dry_at().expect("it plays");
+    assert_eq!(dry.since(began), Duration::from_secs(5));
+}

@@ -31,11 +31,15 @@ use trial::{Trial, TrialError};
 const LENGTH: Duration = Duration::from_secs(4);
 /// Length of the media of a trial with `--quick`.
 const LENGTH_QUICK: Duration = Duration::from_secs(3);
+/// Trials of a case until one is not disturbed by other processes of this machine.
+const TRIALS: u32 = 5;
 
 /// Results of one case.
 struct CaseResult {
     course: CalibrationCase,
     trial: Trial,
+    /// Trials before this one that other processes disturbed.
+    disturbed: u32,
     /// Load that the machine can measure. `None` if it was skipped or if the figures are wrong
     /// anyway.
     capacity: Option<Capacity>,
@@ -118,9 +122,10 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
             }
             other => other?,
         };
-        if trial.was_disturbed() {
-            // Another process used the processor during the trial. That happens: repeat it once.
+        let mut disturbed = 0;
+        while trial.was_disturbed() && disturbed + 1 < TRIALS {
             trial = once()?;
+            disturbed += 1;
         }
         let skips = arguments.skip_capacity || !course.logs_packets();
         let capacity = if skips || trial.judge() == Judgement::Off {
@@ -141,6 +146,7 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
         outcome.found.push(CaseResult {
             course,
             trial,
+            disturbed,
             capacity,
         });
     }

@@ -53,6 +53,11 @@ fn text(outcome: &CalibrationResult, everything: bool, paint: Paint) -> String {
                 paint.bad("the run is not to be trusted:")
             ));
         }
+        if found.disturbed > 0 {
+            let trials = plural(f64::from(found.disturbed), "trial", "trials");
+            let line = format!("  after {trials} that other processes disturbed\n");
+            text.push_str(&paint.faint(&line));
+        }
         if let Some(capacity) = &found.capacity {
             text.push_str(&capacity_text(capacity));
         }
@@ -243,6 +248,7 @@ fn path(found: &CaseResult) -> Value {
         "over_link": found.course.over_link,
         "receive_path": found.trial.receive_path,
         "result": found.trial.judge().name(),
+        "disturbed_trials": found.disturbed,
         "reasons": found.trial.reasons,
         "capacity": found.capacity.as_ref().map(capacity),
         "figures": found.trial.rows.iter().map(row).collect::<Vec<_>>(),

@@ -66,6 +66,9 @@ pub(crate) fn wait(
             break;
         }
         if began.elapsed() >= launch.ready_timeout {
+            if let Some((address, transport)) = launch.ready.port().or(launch.port) {
+                owns(launched, address, transport)?;
+            }
             return Err(SutError::NotReady {
                 after: launch.ready_timeout,
                 waited_for: what,
@@ -116,31 +119,35 @@ fn is_ready(launched: &Launched, launch: &Launch, served: &mut usize) -> Result<
     let Some((address, transport)) = ready.port().or(launch.port) else {
         return Ok(says_so);
     };
-    match ports::owner_of(address.port(), transport, || launched.tree()) {
-        PortOwner::Nobody => return Ok(false),
-        PortOwner::Other { pid, name } => {
-            return Err(SutError::PortOfAnother {
-                port: address.port(),
-                transport,
-                pid,
-                name,
-                log: launched.state().log.tail(),
-            });
-        }
-        // The port was free before. An owner whose descriptors are not visible is most likely the
-        // server itself, as another user.
-        PortOwner::Ours | PortOwner::Unknown => {}
-    }
-    match ready {
+    // To find the owner, the kernel goes through its table of all connections, which takes
+    // milliseconds: a refused connection is cheaper.
+    let is_up = match ready {
         Ready::Served { urls, .. } => {
             while urls.get(*served).is_some_and(|url| serves(address, url)) {
                 *served += 1;
             }
-            Ok(*served == urls.len())
+            *served == urls.len()
         }
-        _ => Ok(says_so
-            && (transport == Transport::Udp
-                || TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok())),
+        _ if transport == Transport::Udp => says_so,
+        _ => says_so && TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok(),
+    };
+    Ok(is_up && owns(launched, address, transport)?)
+}
+
+/// Returns `true` if the server owns the port, `false` if nobody does.
+fn owns(launched: &Launched, address: SocketAddr, transport: Transport) -> Result<bool, SutError> {
+    match ports::owner_of(address.port(), transport, || launched.tree()) {
+        PortOwner::Nobody => Ok(false),
+        PortOwner::Other { pid, name } => Err(SutError::PortOfAnother {
+            port: address.port(),
+            transport,
+            pid,
+            name,
+            log: launched.state().log.tail(),
+        }),
+        // The port was free before. An owner whose descriptors are not visible is most likely the
+        // server itself, as another user.
+        PortOwner::Ours | PortOwner::Unknown => Ok(true),
     }
 }
 

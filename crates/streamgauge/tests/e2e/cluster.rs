@@ -89,7 +89,7 @@ pub(crate) fn seconds_so_far(folder: &Path) -> usize {
 /// coordinator, which asks for a description of the media, is closed before the first second ends.
 pub(crate) fn wait_for_clients(folder: &Path, server: &Server, clients: usize) {
     wait_for("all clients are there", PATIENCE, || {
-        let there = established(server.port) >= clients && seconds_so_far(folder) >= 1;
+        let there = seconds_so_far(folder) >= 1 && established(server.port) >= clients;
         there.then_some(())
     });
 }

@@ -63,7 +63,7 @@ fn run_that_loses_a_runner(more: &str, code: i32) -> Option<Report> {
     command.arg(format!("--dashboard={page}"));
     let coordinator = Process::start(command, folder.path());
     wait_for("whole seconds with all clients are there", PATIENCE, || {
-        let there = established(server.port) >= 6 && seconds_so_far(folder.path()) >= 4;
+        let there = seconds_so_far(folder.path()) >= 4 && established(server.port) >= 6;
         there.then_some(())
     });
     wait_for(
@@ -193,7 +193,7 @@ fn run_goes_on_after_its_coordinator_was_killed() {
     command.args(["-o", "many.run"]);
     let coordinator = Process::start(command, folder.path());
     wait_for("whole seconds with all clients are there", PATIENCE, || {
-        let there = established(server.port) >= 6 && seconds_so_far(folder.path()) >= 3;
+        let there = seconds_so_far(folder.path()) >= 3 && established(server.port) >= 6;
         there.then_some(())
     });
     let mut command = streamgauge(words);

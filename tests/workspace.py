@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Builds the tests of the workspace once, runs them side by side, and lints the workspace.
+"""Builds the tests of the workspace once, and runs them side by side.
+
+The settings of the build come from ./test, with which it also lints.
 
 Usage: tests/workspace.py [--quick]
   --quick   leave out tests that need other programs and real servers
@@ -7,10 +9,10 @@ Usage: tests/workspace.py [--quick]
 End-to-end tests mostly wait, so twelve run at a time on two cores, next to unit tests. If other
 programs already use the machine, only six do: next to two busy loops, sixteen tests kept 20 to 100
 threads waiting for a processor, and servers fell behind by a second; the unit tests run afterwards.
-The tests of `engine` and `net`, which compare times with the kernel's, run alone. They have
+The tests of `engine` and `net`, which compare times with the kernel's, run afterwards. They have
 real-time priority if this user may set it, which would delay end-to-end tests by up to a second.
-Tests of the tester's health run last, next to the lint alone: most have that priority too, and
-mostly wait.
+Tests of the tester's health run last: most have that priority too, and mostly wait. Next to both
+run only tests that compute, with time that nothing else wants.
 
 Prints the failures of each program that fails. Of the others, it prints the results and which tests
 were skipped. Exit code 1 if a program fails.
@@ -58,6 +60,13 @@ PROTOCOLS = {
     "session", "kit", "rtsp", "rtmp", "srt", "http-ts", "hls", "messages", "webrtc", "proof",
     "protocols",
 }
+# Test programs that only compute: if they have time at all it is virtual, and they are never late.
+# Those of one lane run one after the other.
+COMPUTE = [
+    ["webrtc/webrtc", "kit/kit", "mediagen/mediagen", "rtsp/rtsp", "rtmp/rtmp", "hls/hls"],
+    ["streamgauge/layout", "srt/srt", "scenario/scenario", "measure/measure", "http-ts/http_ts",
+     "messages/messages", "capacity/capacity", "dimpl/dimpl"],
+]
 # With real-time priority.
 FIRST = ("chrt", "--rr", "1")
 # Without the right to a higher priority than others. The senders and receivers of many tests would
@@ -69,7 +78,6 @@ MEMORY = pathlib.Path("/dev/shm")
 MEMORY_BYTES_MIN = 4 << 30
 # Only with time that nothing else wants: the figures of tests beside it must be right.
 LAST = ("chrt", "--idle", "0")
-LINT = "cargo clippy --workspace --all-targets --locked -- -D warnings"
 # Time-out: longer than any program takes, even on a busy machine.
 LIMIT_SECONDS = 1800
 # Lines printed even if the program passes.
@@ -125,21 +133,6 @@ class Program:
         if self.code != 0:
             head += f", FAILED with exit code {self.code}"
         print("\n".join([head, *lines]), flush=True)
-
-
-def target_folder():
-    return ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
-
-
-def begin_without_increments():
-    """Lets a first build keep nothing for incremental builds, which takes a fifth less time.
-
-    Later builds follow what is there: as long as nobody builds incrementally, they do not either,
-    because a change of this setting builds the whole workspace again.
-    """
-    kept = target_folder() / "debug" / "incremental"
-    if not (kept.is_dir() and any(kept.iterdir())):
-        os.environ.setdefault("CARGO_INCREMENTAL", "0")
 
 
 def build():
@@ -260,7 +253,6 @@ def main():
 def run(quick, hurries):
     """Runs the tests; returns the exit code."""
     began = time.monotonic()
-    begin_without_increments()
     tests, command = build()
     # Gigabytes of fresh files. Written during the tests, they would hold up whoever writes.
     os.sync()
@@ -268,6 +260,9 @@ def run(quick, hurries):
     end_to_end, health, protocols, real_time, others = [], [], [], [], []
     priority, alike = prefix(*FIRST), prefix(*ALIKE)
     busy = is_busy()
+    # On a busy machine, it would hardly get any time.
+    last = [] if busy or quick else prefix(*LAST)
+    compute = [[] for _ in COMPUTE]
     threads = end_to_end_threads(hurries, busy)
     for folder, target, executable in tests:
         name = f"{folder.name}/{target}"
@@ -277,6 +272,9 @@ def run(quick, hurries):
             health.append(Program(name, [executable], folder, HEALTH_THREADS))
         elif folder.name in REAL_TIME:
             real_time.append(Program(name, [*priority, executable], folder))
+        elif last and any(name in names for names in COMPUTE):
+            lane = next(at for at, names in enumerate(COMPUTE) if name in names)
+            compute[lane].append(Program(name, [*last, executable], folder))
         else:
             lane = protocols if folder.name in PROTOCOLS else others
             lane.append(Program(name, [executable], folder))
@@ -287,17 +285,14 @@ def run(quick, hurries):
     ]
     # Programs of one lane run one after the other; lanes run in parallel.
     units = [others + python, protocols]
-    # On a busy machine, it would hardly get any time.
-    last = [] if busy or quick else prefix(*LAST)
-    lint = Program("lint", [*last, *LINT.split()])
     if quick:
         os.environ["STREAMGAUGE_TEST_WITHOUT_TOOLS"] = "1"
-        phases = [units, [real_time], [[lint]]]
+        phases = [units, [real_time]]
     else:
         page = Program("test_html.py", [*alike, sys.executable, "tests/test_html.py", command])
         servers = [end_to_end, [page]]
         side_by_side = [servers, units] if busy else [servers + units]
-        phases = [*side_by_side, [real_time], [health, [lint]]]
+        phases = [*side_by_side, [real_time + health, *compute]]
     programs = [program for lanes in phases for lane in lanes for program in lane]
     try:
         for lanes in phases:

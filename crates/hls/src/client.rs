@@ -11,7 +11,7 @@ use measure::{HistogramId, Time};
 use super::coding;
 use super::config::ClientConfig;
 use super::connection::{Refusal, Shared, Wish};
-use super::content::{Cipher, Encryption};
+use super::content::{Cipher, Encryption, key_in};
 use super::failure::Failure;
 use super::inspection::Findings;
 use super::metrics as m;
@@ -478,6 +478,13 @@ impl Client {
             return Ok(of_segments(Encryption::Opaque));
         };
         let base = &self.tracks[track].base;
+        if let Some(key) = key_in(uri) {
+            let key = key.ok_or_else(|| Refusal {
+                failure: Failure::BadKey,
+                detail: format!("a data: URL does not hold a key of 16 bytes: the playlist {base}"),
+            })?;
+            return Ok(of_segments(Encryption::Known(Cipher { key, iv })));
+        }
         let url = self.shared.resolve(&self.config, base, uri)?;
         Ok(match self.shared.key(&url) {
             None => Found::KeyAt(url),

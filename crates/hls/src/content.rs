@@ -4,6 +4,9 @@ use std::fmt;
 
 use aes::Aes128;
 use aes::cipher::{BlockCipherDecrypt, KeyInit};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kit::url::percent_decode_bytes;
 
 /// Number of bytes of a body that are kept.
 const BYTES_MAX: usize = 16;
@@ -43,6 +46,25 @@ pub(crate) enum Encryption {
 pub(crate) struct Content {
     bytes: [u8; BYTES_MAX],
     len: usize,
+}
+
+/// Returns the key that a URI holds itself (RFC 2397): `None` if it does not, `Some(None)` if it
+/// holds something else.
+pub(crate) fn key_in(uri: &str) -> Option<Option<[u8; BYTES_MAX]>> {
+    let (scheme, rest) = uri.split_once(':')?;
+    if !scheme.eq_ignore_ascii_case("data") {
+        return None;
+    }
+    let read = || {
+        let (kind, data) = rest.split_once(',')?;
+        let data = percent_decode_bytes(data);
+        let bytes = match kind.to_ascii_lowercase().ends_with(";base64") {
+            true => STANDARD.decode(data).ok()?,
+            false => data,
+        };
+        bytes.try_into().ok()
+    };
+    Some(read())
 }
 
 impl Content {

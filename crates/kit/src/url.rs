@@ -222,6 +222,11 @@ fn split_zone(host: &str) -> Option<(&str, Option<&str>)> {
 
 /// Decodes percent-encoding (RFC 3986, 2.1). An invalid sequence is kept as it is.
 pub fn percent_decode(text: &str) -> String {
+    String::from_utf8_lossy(&percent_decode_bytes(text)).into_owned()
+}
+
+/// Decodes percent-encoding of bytes that may be no text. An invalid sequence is kept as it is.
+pub fn percent_decode_bytes(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
@@ -237,7 +242,7 @@ pub fn percent_decode(text: &str) -> String {
             rest = after;
         }
     }
-    String::from_utf8_lossy(&out).into_owned()
+    out
 }
 
 /// Resolves a reference from a server, such as the value of `Location` or `Content-Base`, against

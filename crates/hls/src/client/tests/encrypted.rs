@@ -241,3 +241,32 @@ fn playlists_whose_coding_is_wrong_have_their_reason() {
         assert!(detail.contains(text), "{detail}");
     }
 }
+
+#[test]
+fn keys_may_stand_in_the_playlist() {
+    // Sixteen bytes of 1, in both forms (RFC 2397).
+    let percent = format!("data:,{}", "%01".repeat(16));
+    for (uri, kept) in [
+        ("data:text/plain;base64,AQEBAQEBAQEBAQEBAQEBAQ==", 3),
+        ("DATA:;Base64,AQEBAQEBAQEBAQEBAQEBAQ%3D%3D", 3),
+        (percent.as_str(), 3),
+        ("data:;base64,AQEB", 1),
+        ("data:nothing", 1),
+    ] {
+        let text = format!(
+            "#EXTINF:2,\n0.ts\n#EXT-X-KEY:METHOD=AES-128,URI=\"{uri}\"\n\
+             #EXTINF:2,\n1.ts\n#EXTINF:2,\n2.ts\n#EXT-X-ENDLIST\n"
+        );
+        let mut world = World::new(config(), move |path, _| {
+            Some(match path {
+                "/a/index.m3u8" => playlist("", &text),
+                _ => serve(path),
+            })
+        });
+        world.run(at(60_000));
+        assert_eq!(world.outcome, Some(Outcome::Completed));
+        assert_eq!(world.count(m::SEGMENTS), kept, "{uri}");
+        assert_eq!(world.count(m::SEGMENTS_FAILED), 3 - kept, "{uri}");
+        assert_eq!(world.count(m::KEYS), 0, "{uri}");
+    }
+}

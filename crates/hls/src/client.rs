@@ -414,6 +414,9 @@ impl Client {
 
     /// Requests what the track needs next, if anything and if its connection is free.
     fn advance(&mut self, cx: &mut Context<'_>, track: usize) {
+        if let Some(url) = self.tracks[track].take_next_url() {
+            return self.change_playlist(cx, track, url);
+        }
         loop {
             let (position, waits) = self.playback.position(cx.now);
             let room = Room {

@@ -39,6 +39,8 @@ const ROUNDED_BY: f64 = 0.5;
 pub(super) struct Track {
     /// URL of the playlist.
     pub(super) url: Url,
+    /// URL of the playlist with which it goes on after the current segment.
+    pub(super) next_url: Option<Url>,
     /// True if the URL was chosen from a multivariant playlist.
     pub(super) is_chosen: bool,
     pub(super) playlists: Connection,
@@ -190,6 +192,7 @@ impl Track {
         Track {
             base: url.clone(),
             url,
+            next_url: None,
             is_chosen: false,
             playlists: Connection::default(),
             media: Connection::default(),
@@ -238,17 +241,24 @@ impl Track {
         }
     }
 
-    /// Goes on with the playlist of another variant, at the same place.
-    pub(super) fn change_playlist(&mut self, url: Url) {
+    /// Goes on with the playlist of another variant or rendition, at the same place. Returns the
+    /// bytes of a hinted part that was received and is of no use any more.
+    pub(super) fn change_playlist(&mut self, url: Url) -> Option<u64> {
         self.url = url;
         self.playlist = None;
         self.map = None;
         self.last = None;
-        self.held = None;
         self.refused = None;
         if self.next.part > 0 {
             self.go_to(self.next.next_segment());
         }
+        self.held.take().map(|held| held.bytes)
+    }
+
+    /// Returns the URL of the playlist with which it goes on now, if it is to change.
+    pub(super) fn take_next_url(&mut self) -> Option<Url> {
+        let is_free = !self.media.is_busy() && !self.is_over && self.is_between_segments();
+        self.next_url.take_if(|_| is_free)
     }
 
     /// True if the next piece begins a segment, so that it can be of another variant.

@@ -6,7 +6,7 @@ use super::{Client, Track};
 use crate::adaptation::Adaptation;
 use crate::config::VariantChoice;
 use crate::metrics as m;
-use crate::playlist::MultivariantPlaylist;
+use crate::playlist::{AudioRendition, MultivariantPlaylist, Variant};
 use kit::http1::Url;
 use session::Context;
 
@@ -16,6 +16,8 @@ pub(super) struct Variants {
     /// Bit rates and URLs, in ascending order.
     rates: Vec<u64>,
     urls: Vec<Url>,
+    /// URLs of the playlists of their audio; `None` if it has none of its own.
+    audio: Vec<Option<Url>>,
     current: usize,
     /// Variant that was played before, until the playlist of the current one has arrived.
     previous: Option<usize>,
@@ -53,9 +55,14 @@ impl Client {
                 own.current = adaptation.choose(&own.rates, None);
                 own.adaptation = Some(adaptation);
                 for variant in &sorted {
-                    match self.shared.resolve(&self.config, base, &variant.uri) {
-                        Ok(url) => self.variants.urls.push(url),
-                        Err(refusal) => return self.fail(cx, refusal),
+                    let resolve = |uri| self.shared.resolve(&self.config, base, uri);
+                    let audio = audio_of(playlist, variant).map(|audio| resolve(&audio.uri));
+                    match (resolve(&variant.uri), audio.transpose()) {
+                        (Ok(url), Ok(audio)) => {
+                            self.variants.urls.push(url);
+                            self.variants.audio.push(audio);
+                        }
+                        (Err(refusal), _) | (_, Err(refusal)) => return self.fail(cx, refusal),
                     }
                 }
                 sorted.get(self.variants.current).copied()
@@ -64,14 +71,7 @@ impl Client {
         let Some(chosen) = chosen else {
             return;
         };
-        let group = playlist
-            .audio
-            .iter()
-            .filter(|audio| chosen.audio.as_ref() == Some(&audio.group));
-        let audio = group
-            .clone()
-            .find(|audio| audio.is_default)
-            .or_else(|| group.clone().next());
+        let audio = audio_of(playlist, chosen);
         let mut urls = Vec::new();
         for uri in [Some(&chosen.uri), audio.map(|audio| &audio.uri)] {
             let Some(uri) = uri else { continue };
@@ -114,11 +114,26 @@ impl Client {
     }
 
     fn request_variant(&mut self, cx: &mut Context<'_>) {
-        let url = self.variants.urls[self.variants.current].clone();
-        let track = &mut self.tracks[0];
-        track.playlists.give_up(cx);
-        track.change_playlist(url);
-        self.request_playlist(cx, 0);
+        let own = &self.variants;
+        let url = own.urls[own.current].clone();
+        let audio = own.audio[own.current].clone();
+        self.change_playlist(cx, 0, url);
+        // A variant without audio of its own goes on with that of the one before.
+        if let (Some(audio), Some(track)) = (audio, self.tracks.get_mut(1)) {
+            let is_other = !audio.is_same_resource(&track.url);
+            track.next_url = Some(audio).filter(|_| is_other);
+            self.advance(cx, 1);
+        }
+    }
+
+    /// Lets a track go on with another playlist.
+    pub(super) fn change_playlist(&mut self, cx: &mut Context<'_>, track: usize, url: Url) {
+        let own = &mut self.tracks[track];
+        own.playlists.give_up(cx);
+        if let Some(wasted) = own.change_playlist(url) {
+            self.waste_hint(cx, track, wasted);
+        }
+        self.request_playlist(cx, track);
     }
 
     /// Notes that the playlist of the current variant has arrived.
@@ -135,6 +150,7 @@ impl Client {
         };
         own.rates.remove(own.current);
         own.urls.remove(own.current);
+        own.audio.remove(own.current);
         own.current = match previous > own.current {
             true => previous - 1,
             false => previous,
@@ -142,4 +158,18 @@ impl Client {
         self.request_variant(cx);
         true
     }
+}
+
+/// Returns the audio rendition of a variant, if that has a playlist of its own: the default one of
+/// its group, otherwise the first.
+fn audio_of<'a>(
+    playlist: &'a MultivariantPlaylist,
+    variant: &Variant,
+) -> Option<&'a AudioRendition> {
+    let mut group = playlist
+        .audio
+        .iter()
+        .filter(|audio| variant.audio.as_ref() == Some(&audio.group));
+    let first = group.clone().next();
+    group.find(|audio| audio.is_default).or(first)
 }

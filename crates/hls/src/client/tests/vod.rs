@@ -275,3 +275,47 @@ fn tracks_of_live_media_begin_at_the_same_distance_from_the_end() {
     let dry = world.client.playback.dry_at().expect("it plays");
     assert_eq!(dry.since(began), Duration::from_secs(5));
 }
+
+#[test]
+fn audio_changes_with_the_variant_after_a_whole_segment() {
+    let config = ClientConfig {
+        variant: VariantChoice::Adaptive,
+        ..config()
+    };
+    let mut world = World::new(config, |path, _| {
+        let group = |id: &str| {
+            format!("#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"{id}\",NAME=\"x\",URI=\"{id}.m3u8\"\n")
+        };
+        let named = |prefix: &str| segments(4).replace(".ts", &format!(".{prefix}"));
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(format!(
+                "#EXTM3U\n{}{}#EXT-X-STREAM-INF:BANDWIDTH=900000,AUDIO=\"good\"\nhigh.m3u8\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=100000,AUDIO=\"poor\"\nlow.m3u8\n",
+                group("good"),
+                group("poor"),
+            )),
+            "/a/high.m3u8" => playlist("", &named("high")),
+            "/a/low.m3u8" => playlist("", &named("low")),
+            "/a/good.m3u8" => playlist("", &named("good")),
+            "/a/poor.m3u8" => playlist("", &named("poor")),
+            // The first one is still being received when the variant changes.
+            _ if path.ends_with(".poor") => Answer::ok([0xff; 188]).in_time(500),
+            _ => Answer::ok([0xff; 188].repeat(1000)).in_time(100),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.count(m::SWITCHES), 1);
+    let paths = world.paths();
+    let media: Vec<&str> = paths
+        .into_iter()
+        .filter(|path| !path.contains("m3u8"))
+        .collect();
+    let of = |kind: &str| media.iter().filter(|path| path.ends_with(kind)).count();
+    assert_eq!(
+        [of(".low"), of(".high"), of(".poor"), of(".good")],
+        [1, 3, 1, 3]
+    );
+    assert!(media.contains(&"/a/0.poor") && !media.contains(&"/a/0.good"));
+    assert_eq!(world.count(m::STALLS), 0);
+}

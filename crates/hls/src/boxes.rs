@@ -37,6 +37,12 @@ pub(crate) struct Boxes {
     beginning: Vec<u8>,
     time_code: Option<TimeCode>,
     track_start: Option<TrackStart>,
+    /// Number of bytes so far.
+    position: u64,
+    /// Position at which the first movie fragment begins.
+    fragment_at: u64,
+    /// Position at which the first media data ends.
+    data_end: Option<u64>,
 }
 
 /// Purpose of reading the beginning of a box.
@@ -52,11 +58,23 @@ pub(crate) struct TrackStart {
     track: u32,
     /// Times of decoding and of presentation, in units of the track's time scale.
     ticks: [u64; 2],
+    /// False if the sample says that decoding cannot start at it.
+    is_entry: bool,
+    /// Number of bytes from the beginning of the fragment to the end of the sample.
+    end: Option<u64>,
 }
 
 /// Time scales of the tracks of an initialization section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TimeScales(Vec<(u32, u32)>);
+pub(crate) struct TimeScales(Vec<TrackScale>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TrackScale {
+    track: u32,
+    /// Ticks per second.
+    scale: u32,
+    is_video: bool,
+}
 
 impl Boxes {
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
@@ -68,6 +86,7 @@ impl Boxes {
             let taken =
                 usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
             let (own, rest) = bytes.split_at(taken);
+            self.position = self.position.saturating_add(taken as u64);
             if self.left != u64::MAX {
                 self.left -= taken as u64;
             }
@@ -87,6 +106,7 @@ impl Boxes {
         let taken = bytes.len().min(wanted - self.header_len);
         self.header[self.header_len..self.header_len + taken].copy_from_slice(&bytes[..taken]);
         self.header_len += taken;
+        self.position = self.position.saturating_add(taken as u64);
         self.begin_box();
         &bytes[taken..]
     }
@@ -111,6 +131,12 @@ impl Boxes {
             b"mdat" if !self.has_media_data => Some(Read::TimeCode),
             _ => None,
         };
+        let begins_at = self.position - self.header_len as u64;
+        if kind == b"moof" && !self.has_fragment {
+            self.fragment_at = begins_at;
+        } else if kind == b"mdat" && !self.has_media_data {
+            self.data_end = begins_at.checked_add(size);
+        }
         self.has_fragment |= kind == b"moof";
         self.has_media_data |= kind == b"mdat";
         match size.checked_sub(self.header_len as u64) {
@@ -169,6 +195,21 @@ impl Boxes {
         self.time_code
     }
 
+    /// Returns the number of bytes after which the first picture is complete, if decoding can start
+    /// at it. If it is not known where it ends, or if another track comes first, that is the end of
+    /// the first media data.
+    pub(crate) fn entry_end(&self, scales: &TimeScales) -> Option<u64> {
+        let end = match self.track_start {
+            Some(start) if scales.is_video(start.track) => match start.is_entry {
+                true => start.end.and_then(|end| self.fragment_at.checked_add(end)),
+                false => return None,
+            },
+            _ => None,
+        };
+        let known = end.or(self.data_end)?;
+        (known <= self.position).then_some(known)
+    }
+
     /// Returns the time of the first sample.
     pub(crate) fn track_start(&self) -> Option<TrackStart> {
         self.track_start
@@ -185,12 +226,89 @@ impl TrackStart {
             0 => number(time.get(4..8)?)?,
             _ => number(time.get(4..12)?)?,
         };
-        let offset = child(track, *b"trun").and_then(first_offset).unwrap_or(0);
+        let sample = child(track, *b"trun").and_then(Sample::read);
+        let sample = sample.unwrap_or_default();
+        let defaults = SampleDefaults::read(header);
+        let flags = sample.flags.or(defaults.flags).unwrap_or(0);
+        let size = sample.size.or(defaults.size);
+        // Positions in the file, as of old, say nothing about a segment.
+        let data = sample.data.filter(|_| !defaults.has_base);
+        let end = data.and_then(|data| data.checked_add(size?));
         Some(TrackStart {
             track: number(header.get(4..8)?)? as u32,
-            ticks: [decoding, decoding.saturating_add_signed(offset)],
+            ticks: [decoding, decoding.saturating_add_signed(sample.offset)],
+            is_entry: flags & IS_NO_SYNC_SAMPLE == 0,
+            end,
         })
     }
+}
+
+/// Flag of samples at which decoding cannot start (ISO/IEC 14496-12, 8.8.3.1).
+const IS_NO_SYNC_SAMPLE: u64 = 0x1_0000;
+
+/// Properties of all samples of a fragment that do not have their own (ISO/IEC 14496-12, 8.8.7).
+struct SampleDefaults {
+    has_base: bool,
+    size: Option<u64>,
+    flags: Option<u64>,
+}
+
+impl SampleDefaults {
+    fn read(header: &[u8]) -> SampleDefaults {
+        let present = header.get(1..4).and_then(number).unwrap_or(0);
+        // After version, flags and track: base, description, duration, size, and flags.
+        let fields = [(0x1, 8), (0x2, 4), (0x8, 4), (0x10, 4), (0x20, 4)];
+        let mut found = fields_of(header, 8, present, fields);
+        SampleDefaults {
+            has_base: present & 0x1 != 0,
+            size: found[3].take(),
+            flags: found[4].take(),
+        }
+    }
+}
+
+/// First sample of a run (ISO/IEC 14496-12, 8.8.8).
+#[derive(Default)]
+struct Sample {
+    /// Bytes from the beginning of the fragment.
+    data: Option<u64>,
+    size: Option<u64>,
+    flags: Option<u64>,
+    /// Time from decoding to presentation.
+    offset: i64,
+}
+
+impl Sample {
+    fn read(run: &[u8]) -> Option<Sample> {
+        let present = number(run.get(1..4)?)?;
+        // After version, flags and number of samples: data offset and flags of the first sample,
+        // then its duration, size, flags and offset.
+        let fields = [0x1, 0x4, 0x100, 0x200, 0x400, 0x800].map(|flag| (flag, 4));
+        let [data, first_flags, _, size, flags, offset] = fields_of(run, 8, present, fields);
+        Some(Sample {
+            data,
+            size,
+            flags: first_flags.or(flags),
+            // Signed in version 1. Larger ones of version 0 are no sensible offsets.
+            offset: offset.map_or(0, |offset| (offset as u32 as i32).into()),
+        })
+    }
+}
+
+/// Returns the fields of a box that are present by its flags, of which each is given with its flag
+/// and its length. They begin at byte `at`.
+fn fields_of<const N: usize>(
+    bytes: &[u8],
+    mut at: usize,
+    present: u64,
+    fields: [(u64, usize); N],
+) -> [Option<u64>; N] {
+    fields.map(|(flag, length)| {
+        let is_there = present & flag != 0;
+        let field = bytes.get(at..at + length).filter(|_| is_there);
+        at += if is_there { length } else { 0 };
+        number(field?)
+    })
 }
 
 impl TimeScales {
@@ -200,39 +318,32 @@ impl TimeScales {
         let tracks = children(movie).filter(|(kind, _)| *kind == b"trak");
         let scale = |track: &[u8]| {
             let header = child(track, *b"tkhd")?;
-            let media = child(child(track, *b"mdia")?, *b"mdhd")?;
+            let information = child(track, *b"mdia")?;
+            let media = child(information, *b"mdhd")?;
+            // The kind of media, after version, flags and four bytes (ISO/IEC 14496-12, 8.4.3).
+            let handler = child(information, *b"hdlr").and_then(|own| own.get(8..12));
             // Two times precede, of 4 or 8 bytes each.
             let times = |full_box: &[u8]| if full_box.first() == Some(&0) { 12 } else { 20 };
             let (id, scale) = (header.get(times(header)..)?, media.get(times(media)..)?);
-            Some((
-                number(id.get(..4)?)? as u32,
-                number(scale.get(..4)?)? as u32,
-            ))
+            Some(TrackScale {
+                track: number(id.get(..4)?)? as u32,
+                scale: number(scale.get(..4)?)? as u32,
+                is_video: handler == Some(b"vide"),
+            })
         };
         let found = tracks.filter_map(|(_, track)| scale(track));
-        TimeScales(found.filter(|own| own.1 > 0).take(TRACKS_MAX).collect())
+        TimeScales(found.filter(|own| own.scale > 0).take(TRACKS_MAX).collect())
     }
 
     /// Returns the time of a fragment; `None` if its track is unknown.
     pub(crate) fn start(&self, start: TrackStart) -> Option<Start> {
-        let own = self.0.iter().find(|own| own.0 == start.track)?;
-        Some(Start::new(start.ticks, own.1, own.0))
+        let own = self.0.iter().find(|own| own.track == start.track)?;
+        Some(Start::new(start.ticks, own.scale, own.track))
     }
-}
 
-/// Returns the time from decoding to presentation of the first sample of a run (ISO/IEC 14496-12,
-/// 8.8.8).
-fn first_offset(run: &[u8]) -> Option<i64> {
-    const OFFSET: u64 = 0x800;
-    let flags = number(run.get(1..4)?)?;
-    let present = |flag: u64| usize::from(flags & flag != 0) * 4;
-    // Number of samples, then data offset and first flags, then duration, size and flags of the
-    // first sample.
-    let before: usize = [0x1, 0x4, 0x100, 0x200, 0x400].map(present).iter().sum();
-    let at = 8 + before;
-    let offset = run.get(at..at + 4).filter(|_| flags & OFFSET != 0)?;
-    // Signed in version 1. Larger ones of version 0 are no sensible offsets.
-    Some((number(offset)? as u32 as i32).into())
+    fn is_video(&self, track: u32) -> bool {
+        self.0.iter().any(|own| own.track == track && own.is_video)
+    }
 }
 
 /// Returns the boxes in a piece of memory; the last one may be cut off.
@@ -263,6 +374,10 @@ fn number(bytes: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use mediagen::frame_rate::FrameRate;
+    use mediagen::segments::{Container, Cut, SegmentedVideo};
+    use mediagen::video::{PictureForm, VideoSettings};
 
     use super::*;
 
@@ -369,6 +484,107 @@ mod tests {
                 prop_assert_eq!(scales.start(start), Some(expected));
                 prop_assert_eq!(TimeScales::default().start(start), None);
             }
+        }
+    }
+
+    /// A segment of ten pictures, its first picture, and the time scales of its track.
+    fn pictures() -> (Vec<u8>, Vec<u8>, TimeScales) {
+        let settings = VideoSettings {
+            bits_per_second: 500_000,
+            frame_rate: FrameRate::whole(10),
+            gop: 10,
+            mtu: 65_000,
+            form: PictureForm::default(),
+        };
+        let video =
+            SegmentedVideo::new(&settings, Container::FragmentedMp4).expect("it can be made");
+        let write = |pictures| {
+            let cut = Cut {
+                pictures,
+                segment: 0,
+                begins_segment: true,
+                source: 7,
+            };
+            video.write(&cut, |picture| picture)
+        };
+        let first = write(0..1);
+        let data = first
+            .windows(4)
+            .position(|kind| kind == b"mdat")
+            .expect("it has data");
+        let scales = TimeScales::read(video.initialization().expect("it has one"));
+        (write(0..10), first[data + 4..].to_vec(), scales)
+    }
+
+    #[test]
+    fn first_picture_ends_where_its_fragment_says() {
+        let (segment, first, scales) = pictures();
+        let at = segment.windows(first.len()).position(|own| own == first);
+        let end = at.expect("it is in the segment") + first.len();
+        assert!(end < segment.len() / 2);
+        for piece in [1, 100, segment.len()] {
+            assert_eq!(check(&segment[..end - 1], piece).entry_end(&scales), None);
+            let boxes = check(&segment[..end], piece);
+            assert_eq!(boxes.entry_end(&scales), Some(end as u64));
+        }
+        // Without the initialization section, it may be of any kind.
+        let all = check(&segment, 100);
+        assert_eq!(
+            all.entry_end(&TimeScales::default()),
+            Some(segment.len() as u64)
+        );
+        let cut = check(&segment[..segment.len() - 1], 100);
+        assert_eq!(cut.entry_end(&TimeScales::default()), None);
+    }
+
+    #[test]
+    fn first_sample_is_read_in_every_form() {
+        let full = |flags: u32, fields: &[u32]| {
+            let words: Vec<u8> = fields.iter().flat_map(|word| word.to_be_bytes()).collect();
+            [&flags.to_be_bytes()[..], &words].concat()
+        };
+        let scales = TimeScales(vec![TrackScale {
+            track: 3,
+            scale: 1000,
+            is_video: true,
+        }]);
+        let no_entry = IS_NO_SYNC_SAMPLE as u32;
+        // Header of the track, run of samples, and where the first one ends.
+        for (header, run, end) in [
+            // Size and flags of each sample.
+            (full(0, &[3]), full(0x601, &[1, 200, 50, 0]), Some(250)),
+            (full(0, &[3]), full(0x601, &[1, 200, 50, no_entry]), None),
+            // Flags of the first one only, with the defaults of the others.
+            (
+                full(0x20, &[3, no_entry]),
+                full(0x205, &[1, 200, 0, 50]),
+                Some(250),
+            ),
+            (full(0x30, &[3, 60, no_entry]), full(0x1, &[1, 200]), None),
+            (full(0x38, &[3, 9, 60, 0]), full(0x1, &[1, 200]), Some(260)),
+            // A position in a file, no position, and no size: the end of the data.
+            (full(0x11, &[3, 0, 0, 60]), full(0x1, &[1, 200]), Some(0)),
+            (full(0x10, &[3, 60]), full(0, &[1]), Some(0)),
+            (full(0, &[3]), full(0x1, &[1, 200]), Some(0)),
+            // Audio comes first.
+            (full(0x10, &[4, 60]), full(0x1, &[1, 200]), Some(0)),
+        ] {
+            let own = [
+                boxed(b"tfhd", &header),
+                boxed(b"tfdt", &full(0, &[5])),
+                boxed(b"trun", &run),
+            ];
+            let fragment = boxed(b"moof", &boxed(b"traf", &own.concat()));
+            let body = [boxed(b"styp", b"msdh"), fragment, boxed(b"mdat", &[0; 900])].concat();
+            let expected = end.map(|end| match end {
+                0 => body.len() as u64,
+                _ => 12 + end,
+            });
+            assert_eq!(
+                check(&body, 7).entry_end(&scales),
+                expected,
+                "{header:?} {run:?}"
+            );
         }
     }
 

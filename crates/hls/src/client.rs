@@ -72,6 +72,8 @@ pub struct Client {
     is_connected: bool,
     /// Arrival of the first byte of a segment.
     first_media: Option<Time>,
+    /// True if a picture at which decoding can start was complete.
+    has_key_frame: bool,
     playback_began: Option<Time>,
     /// Arrival of the last response.
     latest: Time,
@@ -99,6 +101,7 @@ impl Client {
             is_live: false,
             is_connected: false,
             first_media: None,
+            has_key_frame: false,
             playback_began: None,
             latest: Time::ZERO,
             last_segment: None,
@@ -175,8 +178,9 @@ impl Client {
                     self.handle_end(cx, track, lane, arrived);
                 }
                 Ok(None) => {
-                    // The first byte of all is wanted at once.
-                    if begins && lane == Lane::Media && self.first_media.is_some() {
+                    // The first picture of all is wanted at once.
+                    let is_seen = self.has_key_frame || self.last_segment.is_some();
+                    if begins && lane == Lane::Media && is_seen {
                         connection.expect_rest(cx);
                     }
                     return;
@@ -215,6 +219,7 @@ impl Client {
     ) {
         if lane == Lane::Media {
             let own = &mut self.tracks[track];
+            let before = own.body_bytes;
             own.take_body(bytes);
             if let Some(Wanted::Key(_)) = own.wanted {
                 return;
@@ -223,6 +228,9 @@ impl Client {
             if self.first_media.is_none() {
                 self.begin_media(cx, arrived(1));
             }
+            self.find_key_frame(cx, track, false, |end| {
+                arrived(end.saturating_sub(before).max(1) as usize)
+            });
             return;
         }
         let own = &mut self.tracks[track];
@@ -244,6 +252,26 @@ impl Client {
                 .record(histogram, at.since(from).as_nanos() as u64);
         }
         cx.out.push_back(Output::Playing { at });
+    }
+
+    /// Notes the arrival of the first picture at which decoding can start, once it is complete.
+    /// `arrived` returns when the first bytes of the body, up to a number, had arrived.
+    fn find_key_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+        track: usize,
+        is_whole: bool,
+        arrived: impl Fn(u64) -> Time,
+    ) {
+        if self.has_key_frame || track != 0 {
+            return;
+        }
+        if let Some(end) = self.tracks[track].entry_end(is_whole) {
+            self.has_key_frame = true;
+            let delay = arrived(end).since(self.planned_start);
+            cx.recorder
+                .record(m::KEY_FRAME_DELAY, delay.as_nanos() as u64);
+        }
     }
 
     fn handle_end(&mut self, cx: &mut Context<'_>, track: usize, lane: Lane, at: Time) {
@@ -287,6 +315,7 @@ impl Client {
                 }
             }
             Lane::Media => {
+                self.find_key_frame(cx, track, true, |_| at);
                 let download = at.since(request.head_at.unwrap_or(request.since));
                 self.take_media(cx, track, (took, download), at);
             }

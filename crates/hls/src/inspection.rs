@@ -64,6 +64,16 @@ impl Inspection {
         }
     }
 
+    /// Returns the number of bytes of the body after which the first picture is complete at which
+    /// decoding can start. `is_whole` is true if the body is complete.
+    pub(crate) fn entry_end(&self, scales: &TimeScales, is_whole: bool) -> Option<u64> {
+        match self {
+            Inspection::TransportStream(file) => file.entry_end(is_whole),
+            Inspection::Boxes(boxes) => boxes.entry_end(scales),
+            Inspection::Before | Inspection::Skipped | Inspection::Section(_) => None,
+        }
+    }
+
     /// Ends the body of a segment or part.
     pub(crate) fn finish(&mut self) -> Findings {
         match std::mem::take(self) {

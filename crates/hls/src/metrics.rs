@@ -147,6 +147,11 @@ measure::metrics! {
         /// Time from when a client's first request was due to the beginning of its playback: its
         /// first segment is complete, and `playout_buffer` is filled.
         PLAYBACK_DELAY = "playback_delay", Seconds, "ITU-T P.1203";
+        /// Time from when a client's first request was due to the arrival of the last byte of the
+        /// first picture at which decoding can start. Until then a viewer sees nothing. In fMP4,
+        /// to that of the first movie fragment if the size of the picture is not stated there.
+        /// Only of segments that are not encrypted as a whole.
+        KEY_FRAME_DELAY = "key_frame_delay", Seconds, "RFC 8216, 3";
         /// Duration of each stall.
         STALL_TIME = "stall_time", Seconds, "ITU-T P.1203";
         /// Distance from the position that is shown to the end of a live playlist, at each playlist
@@ -189,6 +194,7 @@ measure::metrics! {
         LATER;
     }
     starts {
+        KEY_FRAME_DELAY;
         PLAYBACK_DELAY;
     }
     key_figures {
@@ -238,6 +244,11 @@ const ROWS: &[SummaryRow] = &[
 ];
 
 const LATER: &[SummaryRow] = &[
+    SummaryRow::distribution(
+        &[RowCondition::HasData("key_frame_delay")],
+        "key_frame_delay",
+        "p50",
+    ),
     SummaryRow::distribution(
         &[RowCondition::HasData("playback_delay")],
         "playback_delay",

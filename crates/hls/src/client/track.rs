@@ -434,6 +434,12 @@ impl Track {
         self.inspection.feed(bytes);
     }
 
+    /// Returns the number of bytes of the body after which the first picture is complete at which
+    /// decoding can start. `is_whole` is true if the body is complete.
+    pub(super) fn entry_end(&self, is_whole: bool) -> Option<u64> {
+        self.inspection.entry_end(&self.scales, is_whole)
+    }
+
     /// Checks if the complete body can be what was requested. Otherwise returns why not.
     pub(super) fn check_body(&self) -> Result<(), (Failure, String)> {
         if let Some(Wanted::Key(_)) = &self.wanted {

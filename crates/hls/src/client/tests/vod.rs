@@ -1,5 +1,9 @@
 //! Recorded media, variants and byte ranges.
 
+use mediagen::frame_rate::FrameRate;
+use mediagen::segments::{Container, Cut, SegmentedVideo};
+use mediagen::video::{PictureForm, VideoSettings};
+
 use super::*;
 
 fn recorded(count: u64) -> Answer {
@@ -318,4 +322,55 @@ fn audio_changes_with_the_variant_after_a_whole_segment() {
     );
     assert!(media.contains(&"/a/0.poor") && !media.contains(&"/a/0.good"));
     assert_eq!(world.count(m::STALLS), 0);
+}
+
+#[test]
+fn first_picture_at_which_decoding_can_start_is_timed_once() {
+    let settings = VideoSettings {
+        bits_per_second: 300_000,
+        frame_rate: FrameRate::whole(5),
+        gop: 10,
+        mtu: 65_000,
+        form: PictureForm::default(),
+    };
+    for container in [Container::MpegTs, Container::FragmentedMp4] {
+        let video = SegmentedVideo::new(&settings, container).expect("it can be made");
+        let map = video.initialization().map(<[u8]>::to_vec);
+        let lines = match map {
+            Some(_) => format!("#EXT-X-MAP:URI=\"init\"\n{}", segments(4)),
+            None => segments(4),
+        };
+        let mut world = World::new(config(), move |path, _| {
+            let number = path.trim_start_matches("/a/").trim_end_matches(".ts");
+            // The first one has no key frame.
+            let write = |segment: u64| {
+                let begin = segment * 10 + u64::from(segment == 0);
+                let cut = Cut {
+                    pictures: begin..segment * 10 + 10,
+                    segment,
+                    begins_segment: true,
+                    source: 1,
+                };
+                video.write(&cut, |picture| picture)
+            };
+            Some(match number.parse() {
+                Ok(segment) => Answer::ok(write(segment)).in_time(100),
+                Err(_) if number == "init" => Answer::ok(map.clone().unwrap_or_default()),
+                Err(_) => playlist("", &lines),
+            })
+        });
+        world.run(at(60_000));
+        assert_eq!(world.outcome, Some(Outcome::Completed));
+        assert_eq!(world.count(m::SEGMENTS), 4);
+        // Playlist, initialization section if there is one, and two segments.
+        let until = match container {
+            Container::MpegTs => 220..224,
+            Container::FragmentedMp4 => 240..244,
+        };
+        let (count, delay) = world.recorded(m::KEY_FRAME_DELAY);
+        assert!(
+            count == 1 && until.contains(&delay),
+            "{container:?}: {delay}"
+        );
+    }
 }

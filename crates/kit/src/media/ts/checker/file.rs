@@ -6,7 +6,7 @@ use mediagen::ts::packet::{Header, NULL_PID, PACKET_LEN, PAT_PID, SYNC};
 
 use super::TsCounts;
 use super::pids::Pids;
-use super::tables::Tables;
+use super::tables::{EntryStream, Tables};
 
 /// Stream identifiers of video in a PES packet (ISO/IEC 13818-1, table 2-22).
 const VIDEO: std::ops::RangeInclusive<u8> = 0xe0..=0xef;
@@ -42,6 +42,19 @@ pub struct TsFile {
     has_tables: [bool; 2],
     counts: TsCounts,
     time_code: Option<TimeCode>,
+    entry: Entry,
+}
+
+/// First picture at which decoding can start; without video, the first unit of audio.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Entry {
+    /// It was not found yet.
+    #[default]
+    Unknown,
+    /// It has begun, and is known to be one.
+    Begun,
+    /// It is complete before this byte of the file.
+    EndsBefore(u64),
 }
 
 impl Default for TsFile {
@@ -57,6 +70,7 @@ impl Default for TsFile {
             has_tables: [false; 2],
             counts: TsCounts::default(),
             time_code: None,
+            entry: Entry::Unknown,
         }
     }
 }
@@ -116,6 +130,17 @@ impl TsFile {
         self.time_stamps
     }
 
+    /// Returns the number of bytes of the file after which the first picture is complete at which
+    /// decoding can start; without video, the first unit of audio. The last one of a file is
+    /// complete if the file `is_whole`.
+    pub fn entry_end(&self, is_whole: bool) -> Option<u64> {
+        match self.entry {
+            Entry::EndsBefore(end) => Some(end),
+            Entry::Begun => is_whole.then_some(self.counts.ts_packets * PACKET_LEN as u64),
+            Entry::Unknown => None,
+        }
+    }
+
     #[inline]
     fn packet(&mut self, packet: &[u8; PACKET_LEN]) {
         if packet[0] != SYNC {
@@ -145,6 +170,31 @@ impl TsFile {
         }
         if !self.has_picture && header.unit_start && !header.scrambled {
             self.begin_unit(header.payload_of(packet));
+        }
+        if !matches!(self.entry, Entry::EndsBefore(_)) && header.has_payload {
+            self.find_entry(&header, header.payload_of(packet));
+        }
+    }
+
+    /// Reads a packet while the first picture at which decoding can start is not complete.
+    fn find_entry(&mut self, header: &Header, payload: &[u8]) {
+        let Some((_, stream)) = self.tables.entry().filter(|own| own.0 == header.pid) else {
+            return;
+        };
+        if self.entry == Entry::Begun && header.unit_start {
+            let before = self.counts.ts_packets - 1;
+            self.entry = Entry::EndsBefore(before * PACKET_LEN as u64);
+            return;
+        }
+        let is_entry = match stream {
+            EntryStream::Audio => header.unit_start,
+            EntryStream::Video(coding) => {
+                header.random_access && header.unit_start
+                    || !header.scrambled && coding.is_entry_point(payload)
+            }
+        };
+        if is_entry {
+            self.entry = Entry::Begun;
         }
     }
 
@@ -251,6 +301,30 @@ mod tests {
             let known = counts.ts_packets * PACKET_LEN as u64 + counts.out_of_sync_bytes;
             prop_assert_eq!(known, bytes.len() as u64);
         }
+    }
+
+    #[test]
+    fn first_picture_ends_where_the_next_one_begins() {
+        let segment = segments(1).remove(0);
+        let packets = segment.chunks(PACKET_LEN).enumerate();
+        let units = packets.filter(|(_, packet)| {
+            let packet: &[u8; PACKET_LEN] = (*packet).try_into().expect("it is whole");
+            let header = Header::parse(packet).expect("it is one");
+            header.payload_of(packet).starts_with(&[0, 0, 1, 0xe0])
+        });
+        let starts: Vec<_> = units.map(|own| own.0 * PACKET_LEN).collect();
+        assert_eq!(starts.len() as u64, PICTURES);
+        let end = starts[1];
+        // It is known once the next picture begins.
+        assert_eq!(check(&segment[..end], 100).entry_end(false), None);
+        let seen = check(&segment[..end + PACKET_LEN], 100);
+        assert_eq!(seen.entry_end(false), Some(end as u64));
+        let alone = check(&segment[..end], 100);
+        assert_eq!(alone.entry_end(true), Some(end as u64));
+        // Decoding cannot start at the second one.
+        let tables = &segment[..starts[0]];
+        let without = [tables, &segment[starts[1]..]].concat();
+        assert_eq!(check(&without, 100).entry_end(true), None);
     }
 
     #[test]

@@ -353,14 +353,8 @@ fn program() -> String {
 /// Checks whether this process may open a packet ring.
 fn ring(tester: &Tester) -> Result<Path, RingError> {
     let bytes = usize::try_from(tester.ring).unwrap_or(usize::MAX);
-    // Any port serves to check whether a ring can be opened. There is room for one of the usual size;
-    // the kernel would clear all of it.
-    let usual = RingSettings::new(Family::V4, 0..=0);
-    let tried = match bytes <= usual.bytes {
-        true => 2 * usual.block_bytes,
-        false => bytes,
-    };
-    match PacketRing::open(&settings(tried, 0..=0, None, false)) {
+    // Any port serves to check whether a ring can be opened.
+    match PacketRing::open(&settings(bytes, 0..=0, None, false)) {
         Ok(_) => Ok(Path::Ring(bytes)),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             Err(RingError::NotAllowed(why_no_net_raw()))

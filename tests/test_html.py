@@ -239,6 +239,7 @@ class Page(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.place = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.place.cleanup)
         cls.folder = pathlib.Path(cls.place.name)
         demo = ["demo", "-c", "20", "-d", "8s", "--seed", "7"]
         passes = [*demo, "-o", "pass.run", "--html", "pass.html"]
@@ -258,18 +259,14 @@ class Page(unittest.TestCase):
         hostile(cls.folder)
         # They take a while, and only two tests need them.
         cls.long_reports = ThreadPoolExecutor()
+        cls.addClassCleanup(cls.long_reports.shutdown)
         cls.day = cls.long_reports.submit(day, cls.folder)
         cls.sixty_runs = cls.long_reports.submit(long_series, cls.folder)
         # One run of each: the difference, and no word.
         compared = ["compare", "pass.run", "fail.run", "--html", "compare.html", "-q"]
         streamgauge(cls.folder, *compared, code=110)
         cls.browser = Chromium().__enter__()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.long_reports.shutdown()
-        cls.browser.__exit__()
-        cls.place.cleanup()
+        cls.addClassCleanup(cls.browser.__exit__)
 
     def open(self, name, **how):
         self.browser.open(self.folder / f"{name}.html", **how)

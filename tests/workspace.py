@@ -6,7 +6,7 @@ The settings of the build come from ./test, with which it also lints.
 Usage: tests/workspace.py [--quick]
   --quick   leave out tests that need other programs and real servers
 
-End-to-end tests mostly wait, so twelve run at a time on two cores, next to unit tests. If other
+End-to-end tests mostly wait, so fourteen run at a time on two cores, next to unit tests. If other
 programs already use the machine, only six do: next to two busy loops, sixteen tests kept 20 to 100
 threads waiting for a processor, and servers fell behind by a second; the unit tests run afterwards.
 The tests of `engine` and `net`, which compare times with the kernel's, run afterwards. They have
@@ -33,9 +33,10 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CORES = len(os.sched_getaffinity(0))
-# Number of end-to-end tests at a time for each core. With eight, next to the tests of the page, the
-# processors were the limit: servers took more than 10 s to start, and it was no faster.
-END_TO_END_PER_CORE = 6
+# Number of end-to-end tests at a time for each core. With eight, next to the tests of the page and
+# those that compute, the processors were the limit: servers took more than 10 s to start, and it was
+# no faster.
+END_TO_END_PER_CORE = 7
 # Settings of the kernel while the tests run, if this user may change them.
 # - rcu_expedited: the kernel asks all cores to pass a quiet point (RCU) before it removes a packet
 #   socket or a network namespace, and does not wait until they do. Otherwise a packet socket takes
@@ -63,9 +64,10 @@ PROTOCOLS = {
 # Test programs that only compute: if they have time at all it is virtual, and they are never late.
 # Those of one lane run one after the other.
 COMPUTE = [
-    ["webrtc/webrtc", "kit/kit", "mediagen/mediagen", "rtsp/rtsp", "rtmp/rtmp", "hls/hls"],
-    ["streamgauge/layout", "srt/srt", "scenario/scenario", "measure/measure", "http-ts/http_ts",
-     "messages/messages", "capacity/capacity", "dimpl/dimpl"],
+    ["webrtc/webrtc", "kit/kit", "kit/virtual_pair", "mediagen/mediagen", "rtsp/rtsp", "rtmp/rtmp",
+     "hls/hls", "hls/server_pair", "session/session"],
+    ["streamgauge/layout", "srt/srt", "rtsp/pairs", "report/report", "scenario/scenario",
+     "measure/measure", "http-ts/http_ts", "messages/messages", "proof/proof", "capacity/capacity"],
 ]
 # With real-time priority.
 FIRST = ("chrt", "--rr", "1")

@@ -31,15 +31,16 @@ use trial::{Trial, TrialError};
 const LENGTH: Duration = Duration::from_secs(4);
 /// Length of the media of a trial with `--quick`.
 const LENGTH_QUICK: Duration = Duration::from_secs(3);
-/// Trials of a case until one is not disturbed by other processes of this machine.
+/// Maximum number of trials of a case: those that other processes or the tester's own limit disturb
+/// are repeated.
 const TRIALS: u32 = 5;
 
 /// Results of one case.
 struct CaseResult {
     course: CalibrationCase,
     trial: Trial,
-    /// Trials before this one that other processes disturbed.
-    disturbed: u32,
+    /// Trials before this one, which were disturbed.
+    repeated: u32,
     /// Load that the machine can measure. `None` if it was skipped or if the figures are wrong
     /// anyway.
     capacity: Option<Capacity>,
@@ -122,10 +123,10 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
             }
             other => other?,
         };
-        let mut disturbed = 0;
-        while trial.was_disturbed() && disturbed + 1 < TRIALS {
+        let mut repeated = 0;
+        while trial.was_disturbed() && repeated + 1 < TRIALS {
             trial = once()?;
-            disturbed += 1;
+            repeated += 1;
         }
         let skips = arguments.skip_capacity || !course.logs_packets();
         let capacity = if skips || trial.judge() == Judgement::Off {
@@ -146,7 +147,7 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
         outcome.found.push(CaseResult {
             course,
             trial,
-            disturbed,
+            repeated,
             capacity,
         });
     }

@@ -53,9 +53,9 @@ fn text(outcome: &CalibrationResult, everything: bool, paint: Paint) -> String {
                 paint.bad("the run is not to be trusted:")
             ));
         }
-        if found.disturbed > 0 {
-            let trials = plural(f64::from(found.disturbed), "trial", "trials");
-            let line = format!("  after {trials} that other processes disturbed\n");
+        if found.repeated > 0 {
+            let trials = plural(f64::from(found.repeated), "trial", "trials");
+            let line = format!("  repeated after {trials} that were disturbed\n");
             text.push_str(&paint.faint(&line));
         }
         if let Some(capacity) = &found.capacity {
@@ -248,7 +248,7 @@ fn path(found: &CaseResult) -> Value {
         "over_link": found.course.over_link,
         "receive_path": found.trial.receive_path,
         "result": found.trial.judge().name(),
-        "disturbed_trials": found.disturbed,
+        "repeated_trials": found.repeated,
         "reasons": found.trial.reasons,
         "capacity": found.capacity.as_ref().map(capacity),
         "figures": found.trial.rows.iter().map(row).collect::<Vec<_>>(),

@@ -56,6 +56,7 @@ pub(crate) fn wait(
         options.check()?;
         if let Some(status) = launched.ended() {
             launched.wait_for_output();
+            check_owner(launched, launch)?;
             return Err(SutError::EndedBeforeReady {
                 status,
                 log: launched.state().log.tail(),
@@ -66,9 +67,7 @@ pub(crate) fn wait(
             break;
         }
         if began.elapsed() >= launch.ready_timeout {
-            if let Some((address, transport)) = launch.ready.port().or(launch.port) {
-                owns(launched, address, transport)?;
-            }
+            check_owner(launched, launch)?;
             return Err(SutError::NotReady {
                 after: launch.ready_timeout,
                 waited_for: what,
@@ -121,17 +120,27 @@ fn is_ready(launched: &Launched, launch: &Launch, served: &mut usize) -> Result<
     };
     // To find the owner, the kernel goes through its table of all connections, which takes
     // milliseconds: a refused connection is cheaper.
-    let is_up = match ready {
-        Ready::Served { urls, .. } => {
-            while urls.get(*served).is_some_and(|url| serves(address, url)) {
-                *served += 1;
-            }
-            *served == urls.len()
-        }
-        _ if transport == Transport::Udp => says_so,
-        _ => says_so && TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok(),
+    let listens = || {
+        transport == Transport::Udp || TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok()
     };
-    Ok(is_up && owns(launched, address, transport)?)
+    if !says_so || !listens() || !owns(launched, address, transport)? {
+        return Ok(false);
+    }
+    if let Ready::Served { urls, .. } = ready {
+        while urls.get(*served).is_some_and(|url| serves(address, url)) {
+            *served += 1;
+        }
+        return Ok(*served == urls.len());
+    }
+    Ok(true)
+}
+
+/// Checks that no other process has the port of a server that did not become ready.
+fn check_owner(launched: &Launched, launch: &Launch) -> Result<(), SutError> {
+    match launch.ready.port().or(launch.port) {
+        Some((address, transport)) => owns(launched, address, transport).map(drop),
+        None => Ok(()),
+    }
 }
 
 /// Returns `true` if the server owns the port, `false` if nobody does.

@@ -23,6 +23,7 @@ mod examples;
 mod faults;
 mod golden;
 mod hls;
+mod hls_dissected;
 mod hostile;
 mod http_ts;
 mod janus;

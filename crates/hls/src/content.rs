@@ -5,7 +5,8 @@ use std::fmt;
 use aes::Aes128;
 use aes::cipher::{BlockCipherDecrypt, KeyInit};
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use kit::url::percent_decode_bytes;
 
 /// Number of bytes of a body that are kept.
@@ -20,6 +21,14 @@ const BOXES: [&[u8]; 9] = [
 /// Beginnings of other media (RFC 8216, 3): a transport stream, packed audio with ID3 and AC-3, and
 /// WebVTT.
 const BEGINNINGS: [&[u8]; 5] = [b"G", b"ID3", b"\x0b\x77", b"WEBVTT", b"\xef\xbb\xbfWEBVTT"];
+
+/// Base64 as browsers take it: with or without the padding at its end.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
 
 /// Key and initialization vector of an encrypted body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +68,11 @@ pub(crate) fn key_in(uri: &str) -> Option<Option<[u8; BYTES_MAX]>> {
         let (kind, data) = rest.split_once(',')?;
         let data = percent_decode_bytes(data);
         let bytes = match kind.to_ascii_lowercase().ends_with(";base64") {
-            true => STANDARD.decode(data).ok()?,
+            true => {
+                let is_text = |byte: &u8| !byte.is_ascii_whitespace();
+                let data: Vec<u8> = data.into_iter().filter(is_text).collect();
+                BASE64.decode(data).ok()?
+            }
             false => data,
         };
         bytes.try_into().ok()

@@ -249,6 +249,7 @@ fn keys_may_stand_in_the_playlist() {
     for (uri, kept) in [
         ("data:text/plain;base64,AQEBAQEBAQEBAQEBAQEBAQ==", 3),
         ("DATA:;Base64,AQEBAQEBAQEBAQEBAQEBAQ%3D%3D", 3),
+        ("data:;base64,AQEBAQEBAQEB%0AAQEBAQEBAQ", 3),
         (percent.as_str(), 3),
         ("data:;base64,AQEB", 1),
         ("data:nothing", 1),

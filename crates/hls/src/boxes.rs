@@ -4,6 +4,10 @@ use mediagen::time_code::TimeCode;
 
 use crate::start::Start;
 
+mod first_picture;
+
+use first_picture::{FirstSample, Sample, Search};
+
 /// Length of the longest header of a box: size, type, and the larger size.
 const HEADER_MAX: usize = 16;
 
@@ -14,6 +18,9 @@ const SEARCHED_MAX: usize = 4096;
 /// Number of bytes at the beginning of a movie fragment that are read: they have the number of the
 /// first track, and its time.
 const FRAGMENT_READ_MAX: usize = 256;
+
+/// Number of these bytes while a picture is sought: its track may follow others.
+const FRAGMENT_SOUGHT_MAX: usize = 4096;
 
 /// Maximum length of an initialization section that is read.
 pub(crate) const SECTION_MAX: usize = 64 << 10;
@@ -39,16 +46,16 @@ pub(crate) struct Boxes {
     track_start: Option<TrackStart>,
     /// Number of bytes so far.
     position: u64,
-    /// Position at which the first movie fragment begins.
-    fragment_at: u64,
-    /// Position at which the first media data ends.
-    data_end: Option<u64>,
+    /// Position at which the current box begins.
+    box_at: u64,
+    /// Search for the first picture at which decoding can start.
+    search: Option<Search>,
 }
 
 /// Purpose of reading the beginning of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
-    TrackStart,
+    Fragment { is_first: bool },
     TimeCode,
 }
 
@@ -58,10 +65,6 @@ pub(crate) struct TrackStart {
     track: u32,
     /// Times of decoding and of presentation, in units of the track's time scale.
     ticks: [u64; 2],
-    /// False if the sample says that decoding cannot start at it.
-    is_entry: bool,
-    /// Number of bytes from the beginning of the fragment to the end of the sample.
-    end: Option<u64>,
 }
 
 /// Time scales of the tracks of an initialization section.
@@ -74,9 +77,19 @@ struct TrackScale {
     /// Ticks per second.
     scale: u32,
     is_video: bool,
+    /// What holds for samples that do not say it themselves.
+    defaults: Sample,
 }
 
 impl Boxes {
+    /// Creates a checker that also seeks the first picture at which decoding can start.
+    pub(crate) fn seeking_picture() -> Boxes {
+        Boxes {
+            search: Some(Search::default()),
+            ..Boxes::default()
+        }
+    }
+
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && !self.is_broken {
             if self.left == 0 {
@@ -125,17 +138,18 @@ impl Boxes {
             (1, Some(larger)) => u64::from_be_bytes(*larger),
             (size, _) => size.into(),
         };
-        // Only the first of each kind.
+        let is_sought = self.search.is_some();
+        // Only the first of each kind, unless a picture is sought.
         self.reads = match kind {
-            b"moof" if !self.has_fragment => Some(Read::TrackStart),
+            b"moof" if is_sought || !self.has_fragment => Some(Read::Fragment {
+                is_first: !self.has_fragment,
+            }),
             b"mdat" if !self.has_media_data => Some(Read::TimeCode),
             _ => None,
         };
-        let begins_at = self.position - self.header_len as u64;
-        if kind == b"moof" && !self.has_fragment {
-            self.fragment_at = begins_at;
-        } else if kind == b"mdat" && !self.has_media_data {
-            self.data_end = begins_at.checked_add(size);
+        self.box_at = self.position - self.header_len as u64;
+        if let Some(search) = self.search.as_mut().filter(|_| kind == b"mdat") {
+            search.begin_data(self.box_at.saturating_add(size));
         }
         self.has_fragment |= kind == b"moof";
         self.has_media_data |= kind == b"mdat";
@@ -151,7 +165,8 @@ impl Boxes {
     /// Reads a box whose next bytes these are, once enough of it has arrived.
     fn read(&mut self, read: Read, bytes: &[u8]) {
         let wanted = match read {
-            Read::TrackStart => FRAGMENT_READ_MAX,
+            Read::Fragment { .. } if self.search.is_some() => FRAGMENT_SOUGHT_MAX,
+            Read::Fragment { .. } => FRAGMENT_READ_MAX,
             Read::TimeCode => SEARCHED_MAX,
         };
         let room = wanted - self.beginning.len();
@@ -171,7 +186,14 @@ impl Boxes {
                 self.beginning = beginning;
                 return;
             }
-            (true, Read::TrackStart) => self.track_start = TrackStart::read(all),
+            (true, Read::Fragment { is_first }) => {
+                if is_first {
+                    self.track_start = TrackStart::read(all);
+                }
+                if let Some(search) = &mut self.search {
+                    search.take_fragment(self.box_at, all);
+                }
+            }
             (true, Read::TimeCode) => self.time_code = TimeCode::find_in_stream(all),
         }
         self.reads = None;
@@ -195,19 +217,11 @@ impl Boxes {
         self.time_code
     }
 
-    /// Returns the number of bytes after which the first picture is complete, if decoding can start
-    /// at it. If it is not known where it ends, or if another track comes first, that is the end of
-    /// the first media data.
-    pub(crate) fn entry_end(&self, scales: &TimeScales) -> Option<u64> {
-        let end = match self.track_start {
-            Some(start) if scales.is_video(start.track) => match start.is_entry {
-                true => start.end.and_then(|end| self.fragment_at.checked_add(end)),
-                false => return None,
-            },
-            _ => None,
-        };
-        let known = end.or(self.data_end)?;
-        (known <= self.position).then_some(known)
+    /// Returns the number of bytes up to the end of the first picture at which decoding can start,
+    /// if it is sought and has arrived. `is_whole` is true if the body is complete.
+    pub(crate) fn first_picture_end(&self, scales: &TimeScales, is_whole: bool) -> Option<u64> {
+        let search = self.search.as_ref()?;
+        search.end(scales, self.position, is_whole)
     }
 
     /// Returns the time of the first sample.
@@ -226,89 +240,13 @@ impl TrackStart {
             0 => number(time.get(4..8)?)?,
             _ => number(time.get(4..12)?)?,
         };
-        let sample = child(track, *b"trun").and_then(Sample::read);
-        let sample = sample.unwrap_or_default();
-        let defaults = SampleDefaults::read(header);
-        let flags = sample.flags.or(defaults.flags).unwrap_or(0);
-        let size = sample.size.or(defaults.size);
-        // Positions in the file, as of old, say nothing about a segment.
-        let data = sample.data.filter(|_| !defaults.has_base);
-        let end = data.and_then(|data| data.checked_add(size?));
+        let first = child(track, *b"trun").and_then(FirstSample::read);
+        let offset = first.unwrap_or_default().offset;
         Some(TrackStart {
             track: number(header.get(4..8)?)? as u32,
-            ticks: [decoding, decoding.saturating_add_signed(sample.offset)],
-            is_entry: flags & IS_NO_SYNC_SAMPLE == 0,
-            end,
+            ticks: [decoding, decoding.saturating_add_signed(offset)],
         })
     }
-}
-
-/// Flag of samples at which decoding cannot start (ISO/IEC 14496-12, 8.8.3.1).
-const IS_NO_SYNC_SAMPLE: u64 = 0x1_0000;
-
-/// Properties of all samples of a fragment that do not have their own (ISO/IEC 14496-12, 8.8.7).
-struct SampleDefaults {
-    has_base: bool,
-    size: Option<u64>,
-    flags: Option<u64>,
-}
-
-impl SampleDefaults {
-    fn read(header: &[u8]) -> SampleDefaults {
-        let present = header.get(1..4).and_then(number).unwrap_or(0);
-        // After version, flags and track: base, description, duration, size, and flags.
-        let fields = [(0x1, 8), (0x2, 4), (0x8, 4), (0x10, 4), (0x20, 4)];
-        let mut found = fields_of(header, 8, present, fields);
-        SampleDefaults {
-            has_base: present & 0x1 != 0,
-            size: found[3].take(),
-            flags: found[4].take(),
-        }
-    }
-}
-
-/// First sample of a run (ISO/IEC 14496-12, 8.8.8).
-#[derive(Default)]
-struct Sample {
-    /// Bytes from the beginning of the fragment.
-    data: Option<u64>,
-    size: Option<u64>,
-    flags: Option<u64>,
-    /// Time from decoding to presentation.
-    offset: i64,
-}
-
-impl Sample {
-    fn read(run: &[u8]) -> Option<Sample> {
-        let present = number(run.get(1..4)?)?;
-        // After version, flags and number of samples: data offset and flags of the first sample,
-        // then its duration, size, flags and offset.
-        let fields = [0x1, 0x4, 0x100, 0x200, 0x400, 0x800].map(|flag| (flag, 4));
-        let [data, first_flags, _, size, flags, offset] = fields_of(run, 8, present, fields);
-        Some(Sample {
-            data,
-            size,
-            flags: first_flags.or(flags),
-            // Signed in version 1. Larger ones of version 0 are no sensible offsets.
-            offset: offset.map_or(0, |offset| (offset as u32 as i32).into()),
-        })
-    }
-}
-
-/// Returns the fields of a box that are present by its flags, of which each is given with its flag
-/// and its length. They begin at byte `at`.
-fn fields_of<const N: usize>(
-    bytes: &[u8],
-    mut at: usize,
-    present: u64,
-    fields: [(u64, usize); N],
-) -> [Option<u64>; N] {
-    fields.map(|(flag, length)| {
-        let is_there = present & flag != 0;
-        let field = bytes.get(at..at + length).filter(|_| is_there);
-        at += if is_there { length } else { 0 };
-        number(field?)
-    })
 }
 
 impl TimeScales {
@@ -316,6 +254,13 @@ impl TimeScales {
     pub(crate) fn read(section: &[u8]) -> TimeScales {
         let movie = child(section, *b"moov").unwrap_or_default();
         let tracks = children(movie).filter(|(kind, _)| *kind == b"trak");
+        // Values for all samples, by the number of the track.
+        let extends = child(movie, *b"mvex").unwrap_or_default();
+        let defaults_of = |id: &[u8]| {
+            let mut all = children(extends).filter(|(kind, _)| *kind == b"trex");
+            let own = all.find(|(_, own)| own.get(4..8) == Some(id));
+            own.map_or(Sample::default(), |(_, own)| Sample::of_track(own))
+        };
         let scale = |track: &[u8]| {
             let header = child(track, *b"tkhd")?;
             let information = child(track, *b"mdia")?;
@@ -329,6 +274,7 @@ impl TimeScales {
                 track: number(id.get(..4)?)? as u32,
                 scale: number(scale.get(..4)?)? as u32,
                 is_video: handler == Some(b"vide"),
+                defaults: defaults_of(id.get(..4)?),
             })
         };
         let found = tracks.filter_map(|(_, track)| scale(track));
@@ -341,8 +287,11 @@ impl TimeScales {
         Some(Start::new(start.ticks, own.scale, own.track))
     }
 
-    fn is_video(&self, track: u32) -> bool {
-        self.0.iter().any(|own| own.track == track && own.is_video)
+    /// Returns what holds for all samples of a track of video; `None` if it is not one.
+    fn video(&self, track: u32) -> Option<Sample> {
+        let mut tracks = self.0.iter();
+        let own = tracks.find(|own| own.track == track && own.is_video)?;
+        Some(own.defaults)
     }
 }
 
@@ -375,13 +324,9 @@ fn number(bytes: &[u8]) -> Option<u64> {
 mod tests {
     use proptest::prelude::*;
 
-    use mediagen::frame_rate::FrameRate;
-    use mediagen::segments::{Container, Cut, SegmentedVideo};
-    use mediagen::video::{PictureForm, VideoSettings};
-
     use super::*;
 
-    fn boxed(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
+    pub(super) fn boxed(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
         let size = (8 + body.len() as u32).to_be_bytes();
         [&size[..], kind, body].concat()
     }
@@ -446,7 +391,12 @@ mod tests {
             let whole = check(&bytes, bytes.len());
             prop_assert_eq!(boxes.finish(), whole.finish());
             prop_assert_eq!(boxes.track_start(), whole.track_start());
-            TimeScales::read(&bytes);
+            let mut seeking = Boxes::seeking_picture();
+            bytes.chunks(piece).for_each(|bytes| seeking.feed(bytes));
+            let scales = TimeScales::read(&bytes);
+            if let Some(end) = seeking.first_picture_end(&scales, true) {
+                prop_assert!(end <= bytes.len() as u64);
+            }
         }
 
         #[test]
@@ -484,107 +434,6 @@ mod tests {
                 prop_assert_eq!(scales.start(start), Some(expected));
                 prop_assert_eq!(TimeScales::default().start(start), None);
             }
-        }
-    }
-
-    /// A segment of ten pictures, its first picture, and the time scales of its track.
-    fn pictures() -> (Vec<u8>, Vec<u8>, TimeScales) {
-        let settings = VideoSettings {
-            bits_per_second: 500_000,
-            frame_rate: FrameRate::whole(10),
-            gop: 10,
-            mtu: 65_000,
-            form: PictureForm::default(),
-        };
-        let video =
-            SegmentedVideo::new(&settings, Container::FragmentedMp4).expect("it can be made");
-        let write = |pictures| {
-            let cut = Cut {
-                pictures,
-                segment: 0,
-                begins_segment: true,
-                source: 7,
-            };
-            video.write(&cut, |picture| picture)
-        };
-        let first = write(0..1);
-        let data = first
-            .windows(4)
-            .position(|kind| kind == b"mdat")
-            .expect("it has data");
-        let scales = TimeScales::read(video.initialization().expect("it has one"));
-        (write(0..10), first[data + 4..].to_vec(), scales)
-    }
-
-    #[test]
-    fn first_picture_ends_where_its_fragment_says() {
-        let (segment, first, scales) = pictures();
-        let at = segment.windows(first.len()).position(|own| own == first);
-        let end = at.expect("it is in the segment") + first.len();
-        assert!(end < segment.len() / 2);
-        for piece in [1, 100, segment.len()] {
-            assert_eq!(check(&segment[..end - 1], piece).entry_end(&scales), None);
-            let boxes = check(&segment[..end], piece);
-            assert_eq!(boxes.entry_end(&scales), Some(end as u64));
-        }
-        // Without the initialization section, it may be of any kind.
-        let all = check(&segment, 100);
-        assert_eq!(
-            all.entry_end(&TimeScales::default()),
-            Some(segment.len() as u64)
-        );
-        let cut = check(&segment[..segment.len() - 1], 100);
-        assert_eq!(cut.entry_end(&TimeScales::default()), None);
-    }
-
-    #[test]
-    fn first_sample_is_read_in_every_form() {
-        let full = |flags: u32, fields: &[u32]| {
-            let words: Vec<u8> = fields.iter().flat_map(|word| word.to_be_bytes()).collect();
-            [&flags.to_be_bytes()[..], &words].concat()
-        };
-        let scales = TimeScales(vec![TrackScale {
-            track: 3,
-            scale: 1000,
-            is_video: true,
-        }]);
-        let no_entry = IS_NO_SYNC_SAMPLE as u32;
-        // Header of the track, run of samples, and where the first one ends.
-        for (header, run, end) in [
-            // Size and flags of each sample.
-            (full(0, &[3]), full(0x601, &[1, 200, 50, 0]), Some(250)),
-            (full(0, &[3]), full(0x601, &[1, 200, 50, no_entry]), None),
-            // Flags of the first one only, with the defaults of the others.
-            (
-                full(0x20, &[3, no_entry]),
-                full(0x205, &[1, 200, 0, 50]),
-                Some(250),
-            ),
-            (full(0x30, &[3, 60, no_entry]), full(0x1, &[1, 200]), None),
-            (full(0x38, &[3, 9, 60, 0]), full(0x1, &[1, 200]), Some(260)),
-            // A position in a file, no position, and no size: the end of the data.
-            (full(0x11, &[3, 0, 0, 60]), full(0x1, &[1, 200]), Some(0)),
-            (full(0x10, &[3, 60]), full(0, &[1]), Some(0)),
-            (full(0, &[3]), full(0x1, &[1, 200]), Some(0)),
-            // Audio comes first.
-            (full(0x10, &[4, 60]), full(0x1, &[1, 200]), Some(0)),
-        ] {
-            let own = [
-                boxed(b"tfhd", &header),
-                boxed(b"tfdt", &full(0, &[5])),
-                boxed(b"trun", &run),
-            ];
-            let fragment = boxed(b"moof", &boxed(b"traf", &own.concat()));
-            let body = [boxed(b"styp", b"msdh"), fragment, boxed(b"mdat", &[0; 900])].concat();
-            let expected = end.map(|end| match end {
-                0 => body.len() as u64,
-                _ => 12 + end,
-            });
-            assert_eq!(
-                check(&body, 7).entry_end(&scales),
-                expected,
-                "{header:?} {run:?}"
-            );
         }
     }
 

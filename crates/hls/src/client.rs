@@ -44,6 +44,18 @@ enum Phase {
     Ended,
 }
 
+/// Search for the first picture at which decoding can start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeyFrame {
+    Sought,
+    /// Its bytes up to `end` have arrived, the last one at `at`.
+    Begun {
+        end: u64,
+        at: Time,
+    },
+    Found,
+}
+
 /// Encryption of a segment, as far as the player knows it.
 #[derive(Debug)]
 enum Found {
@@ -72,8 +84,8 @@ pub struct Client {
     is_connected: bool,
     /// Arrival of the first byte of a segment.
     first_media: Option<Time>,
-    /// True if a picture at which decoding can start was complete.
-    has_key_frame: bool,
+    /// The first picture at which decoding can start.
+    key_frame: KeyFrame,
     playback_began: Option<Time>,
     /// Arrival of the last response.
     latest: Time,
@@ -101,7 +113,7 @@ impl Client {
             is_live: false,
             is_connected: false,
             first_media: None,
-            has_key_frame: false,
+            key_frame: KeyFrame::Sought,
             playback_began: None,
             latest: Time::ZERO,
             last_segment: None,
@@ -152,6 +164,7 @@ impl Client {
         let mut at = 0;
         let mut begins = false;
         while self.phase == Phase::Active && self.tracks[track].lane(lane).is(channel) {
+            let is_first = track == 0 && !self.tracks[0].has_media;
             let connection = self.tracks[track].lane_mut(lane);
             if !connection.is_busy() {
                 // Bytes that belong to no request: the framing cannot be trusted any more.
@@ -179,8 +192,8 @@ impl Client {
                 }
                 Ok(None) => {
                     // The first picture of all is wanted at once.
-                    let is_seen = self.has_key_frame || self.last_segment.is_some();
-                    if begins && lane == Lane::Media && is_seen {
+                    let is_sought = is_first && self.key_frame != KeyFrame::Found;
+                    if begins && lane == Lane::Media && !is_sought {
                         connection.expect_rest(cx);
                     }
                     return;
@@ -263,12 +276,25 @@ impl Client {
         is_whole: bool,
         arrived: impl Fn(u64) -> Time,
     ) {
-        if self.has_key_frame || track != 0 {
+        if self.key_frame == KeyFrame::Found || track != 0 {
             return;
         }
-        if let Some(end) = self.tracks[track].entry_end(is_whole) {
-            self.has_key_frame = true;
-            let delay = arrived(end).since(self.planned_start);
+        let Some(picture) = self.tracks[0].first_picture(is_whole) else {
+            return;
+        };
+        let at = match self.key_frame {
+            KeyFrame::Begun { end, at } if end == picture.end => at,
+            _ => arrived(picture.end),
+        };
+        self.key_frame = match picture.is_complete {
+            true => KeyFrame::Found,
+            false => KeyFrame::Begun {
+                end: picture.end,
+                at,
+            },
+        };
+        if picture.is_complete {
+            let delay = at.since(self.planned_start);
             cx.recorder
                 .record(m::KEY_FRAME_DELAY, delay.as_nanos() as u64);
         }
@@ -334,6 +360,7 @@ impl Client {
         match Playlist::parse(text, own.playlist.as_ref()) {
             Ok(Playlist::Media(playlist)) => {
                 own.count_success(Lane::Playlists);
+                own.previous_url = None;
                 own.base = url;
                 own.must_be_whole = false;
                 self.take_media_playlist(cx, track, playlist, took);
@@ -443,10 +470,10 @@ impl Client {
 
     /// Requests what the track needs next, if anything and if its connection is free.
     fn advance(&mut self, cx: &mut Context<'_>, track: usize) {
-        if let Some(url) = self.tracks[track].take_next_url() {
-            return self.change_playlist(cx, track, url);
-        }
         loop {
+            if let Some(url) = self.tracks[track].take_next_url() {
+                return self.change_playlist(cx, track, url);
+            }
             let (position, waits) = self.playback.position(cx.now);
             let room = Room {
                 position,
@@ -548,7 +575,11 @@ impl Client {
             Wanted::Hint(_) => own.patience(),
             Wanted::Map(_) | Wanted::Piece(_) | Wanted::Key(_) => Duration::ZERO,
         };
-        own.begin_body(wanted, encryption);
+        let seeks_picture = track == 0 && self.key_frame != KeyFrame::Found;
+        if seeks_picture {
+            self.key_frame = KeyFrame::Sought;
+        }
+        own.begin_body(wanted, encryption, seeks_picture);
         let wish = Wish {
             url,
             range,
@@ -746,6 +777,11 @@ impl Client {
             return self.advance(cx, track);
         }
         if (track, lane) == (0, Lane::Playlists) && self.return_to_previous(cx) {
+            let (kind, text) = ("variant_failed", refusal.detail);
+            cx.out.push_back(Output::Note(Note { kind, text }));
+            return;
+        }
+        if lane == Lane::Playlists && track > 0 && self.return_to_previous_audio(cx, track) {
             let (kind, text) = ("variant_failed", refusal.detail);
             cx.out.push_back(Output::Note(Note { kind, text }));
             return;

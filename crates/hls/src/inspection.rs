@@ -1,6 +1,6 @@
 //! Contents of segments: transport packets or boxes, inspected as they arrive.
 
-use kit::media::ts::checker::{TimeStamps, TsCounts, TsFile};
+use kit::media::ts::checker::{FirstPicture, TimeStamps, TsCounts, TsFile};
 use mediagen::time_code::TimeCode;
 use mediagen::ts::packet::SYNC;
 
@@ -10,10 +10,13 @@ use crate::start::Start;
 /// Inspection of the body of a segment, of a part of one, or of an initialization section.
 #[derive(Debug, Default)]
 pub(crate) enum Inspection {
-    /// No byte of a segment or part has arrived.
-    #[default]
-    Before,
+    /// No byte of a segment or part has arrived. `seeks_picture` is true if the first picture is
+    /// sought at which decoding can start.
+    Before {
+        seeks_picture: bool,
+    },
     /// The body is encrypted, of another kind, or no media.
+    #[default]
     Skipped,
     TransportStream(Box<TsFile>),
     Boxes(Box<Boxes>),
@@ -44,12 +47,18 @@ enum FirstTime {
 
 impl Inspection {
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
-        if let Inspection::Before = self {
+        if let Inspection::Before { seeks_picture } = *self {
             *self = match bytes.first() {
                 None => return,
-                Some(&SYNC) => Inspection::TransportStream(Box::default()),
+                Some(&SYNC) => Inspection::TransportStream(match seeks_picture {
+                    true => Box::new(TsFile::seeking_picture()),
+                    false => Box::default(),
+                }),
                 // The size of the first box. Segments begin with a small one.
-                Some(0) => Inspection::Boxes(Box::default()),
+                Some(0) => Inspection::Boxes(match seeks_picture {
+                    true => Box::new(Boxes::seeking_picture()),
+                    false => Box::default(),
+                }),
                 Some(_) => Inspection::Skipped,
             };
         }
@@ -60,17 +69,29 @@ impl Inspection {
                 let room = SECTION_MAX - section.len();
                 section.extend_from_slice(&bytes[..bytes.len().min(room)]);
             }
-            Inspection::Before | Inspection::Skipped => {}
+            Inspection::Before { .. } | Inspection::Skipped => {}
         }
     }
 
-    /// Returns the number of bytes of the body after which the first picture is complete at which
-    /// decoding can start. `is_whole` is true if the body is complete.
-    pub(crate) fn entry_end(&self, scales: &TimeScales, is_whole: bool) -> Option<u64> {
+    /// Returns the first picture at which decoding can start, if it is sought and has begun.
+    /// `is_whole` is true if the body is complete.
+    pub(crate) fn first_picture(
+        &self,
+        scales: &TimeScales,
+        is_whole: bool,
+    ) -> Option<FirstPicture> {
         match self {
-            Inspection::TransportStream(file) => file.entry_end(is_whole),
-            Inspection::Boxes(boxes) => boxes.entry_end(scales),
-            Inspection::Before | Inspection::Skipped | Inspection::Section(_) => None,
+            Inspection::TransportStream(file) => {
+                let mut picture = file.first_picture()?;
+                picture.is_complete |= is_whole;
+                Some(picture)
+            }
+            Inspection::Boxes(boxes) => {
+                let end = boxes.first_picture_end(scales, is_whole)?;
+                let is_complete = true;
+                Some(FirstPicture { end, is_complete })
+            }
+            Inspection::Before { .. } | Inspection::Skipped | Inspection::Section(_) => None,
         }
     }
 
@@ -90,7 +111,7 @@ impl Inspection {
                 time: boxes.track_start().map(FirstTime::Track),
                 ..Findings::default()
             },
-            Inspection::Before | Inspection::Skipped | Inspection::Section(_) => {
+            Inspection::Before { .. } | Inspection::Skipped | Inspection::Section(_) => {
                 Findings::default()
             }
         }
@@ -143,7 +164,9 @@ mod tests {
     #[test]
     fn bodies_of_other_kinds_are_not_inspected() {
         for body in [&b"ID3 tags"[..], b"WEBVTT", b"\xff\xf1", b""] {
-            let mut inspection = Inspection::default();
+            let mut inspection = Inspection::Before {
+                seeks_picture: true,
+            };
             inspection.feed(body);
             let found = inspection.finish();
             assert_eq!(

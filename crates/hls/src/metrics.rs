@@ -148,9 +148,9 @@ measure::metrics! {
         /// first segment is complete, and `playout_buffer` is filled.
         PLAYBACK_DELAY = "playback_delay", Seconds, "ITU-T P.1203";
         /// Time from when a client's first request was due to the arrival of the last byte of the
-        /// first picture at which decoding can start. Until then a viewer sees nothing. In fMP4,
-        /// to that of the first movie fragment if the size of the picture is not stated there.
-        /// Only of segments that are not encrypted as a whole.
+        /// first picture at which decoding can start. Until then a viewer sees nothing. In fMP4, to
+        /// the end of the media data if the fragment does not state the size of the picture. Only
+        /// of video whose segments are not encrypted as a whole.
         KEY_FRAME_DELAY = "key_frame_delay", Seconds, "RFC 8216, 3";
         /// Duration of each stall.
         STALL_TIME = "stall_time", Seconds, "ITU-T P.1203";

@@ -27,6 +27,8 @@ struct Answer {
     body: Vec<u8>,
     /// Time from the request to the last byte of the body. The head arrives after half of it.
     takes: Duration,
+    /// Number of pieces in which the body arrives, in the second half of the time.
+    pieces: u32,
     /// True if the connection is closed after it.
     closes: bool,
     /// True if the head states the length of the body.
@@ -41,6 +43,7 @@ impl Answer {
             head: head.to_owned(),
             body: body.into(),
             takes: Duration::from_millis(20),
+            pieces: 1,
             closes: false,
             has_length: true,
             further: Vec::new(),
@@ -199,10 +202,17 @@ impl<S: FnMut(&str, Time) -> Option<Answer>> World<S> {
         let (half, whole) = (self.now + answer.takes / 2, self.now + answer.takes);
         let head = answer.head_bytes();
         self.events.push((half, Event::Bytes(channel, head)));
-        self.events.push((
-            whole,
-            Event::Bytes(channel, [answer.body, answer.further].concat()),
-        ));
+        let length = answer.body.len().div_ceil(answer.pieces as usize);
+        let pieces = answer.body.chunks(length.max(1)).zip(1..answer.pieces);
+        let mut sent = 0;
+        for (piece, number) in pieces {
+            let due = half + answer.takes / 2 * number / answer.pieces;
+            self.events
+                .push((due, Event::Bytes(channel, piece.to_vec())));
+            sent += piece.len();
+        }
+        let rest = [&answer.body[sent..], &answer.further].concat();
+        self.events.push((whole, Event::Bytes(channel, rest)));
         if answer.closes {
             self.events
                 .push((whole, Event::Closed(channel, CloseReason::End)));

@@ -14,6 +14,7 @@ use crate::inspection::{Findings, Inspection};
 use crate::playlist::{ByteRange, Hint, Key, Map, MediaPlaylist, Piece, Place, Segment};
 use crate::start::Start;
 use kit::http1::Url;
+use kit::media::ts::checker::FirstPicture;
 use session::ChannelId;
 
 mod reload;
@@ -41,6 +42,8 @@ pub(super) struct Track {
     pub(super) url: Url,
     /// URL of the playlist with which it goes on after the current segment.
     pub(super) next_url: Option<Url>,
+    /// URL of the playlist before, until one of the current URL has arrived.
+    pub(super) previous_url: Option<Url>,
     /// True if the URL was chosen from a multivariant playlist.
     pub(super) is_chosen: bool,
     pub(super) playlists: Connection,
@@ -85,6 +88,8 @@ pub(super) struct Track {
     pub(super) body_bytes: u64,
     /// Contents of the body so far, if it is media that can be read.
     inspection: Inspection,
+    /// True if a segment or part was received.
+    pub(super) has_media: bool,
     /// Time scales of the initialization section that was received last.
     scales: TimeScales,
     /// The piece that was received last.
@@ -193,6 +198,7 @@ impl Track {
             base: url.clone(),
             url,
             next_url: None,
+            previous_url: None,
             is_chosen: false,
             playlists: Connection::default(),
             media: Connection::default(),
@@ -216,6 +222,7 @@ impl Track {
             content: Content::default(),
             body_bytes: 0,
             inspection: Inspection::Skipped,
+            has_media: false,
             scales: TimeScales::default(),
             last: None,
             map: None,
@@ -244,7 +251,8 @@ impl Track {
     /// Goes on with the playlist of another variant or rendition, at the same place. Returns the
     /// bytes of a hinted part that was received and is of no use any more.
     pub(super) fn change_playlist(&mut self, url: Url) -> Option<u64> {
-        self.url = url;
+        self.previous_url = Some(std::mem::replace(&mut self.url, url));
+        self.failures[Lane::Playlists as usize] = 0;
         self.playlist = None;
         self.map = None;
         self.last = None;
@@ -265,9 +273,12 @@ impl Track {
     pub(super) fn is_between_segments(&self) -> bool {
         let is_complete = || {
             let playlist = self.playlist.as_ref()?;
-            playlist.segment(self.next.sequence)?;
+            let segment = playlist.segment(self.next.sequence)?;
             let parts = playlist.parts_of(self.next.sequence);
-            Some(self.next.part as usize >= parts.len())
+            Some(match parts.is_empty() {
+                true => segment.duration.saturating_sub(self.parts_before.0) <= ROUNDING,
+                false => self.next.part as usize >= parts.len(),
+            })
         };
         self.next.part == 0 || is_complete() == Some(true)
     }
@@ -409,8 +420,14 @@ impl Track {
         }
     }
 
-    /// Begins a body with this encryption.
-    pub(super) fn begin_body(&mut self, wanted: Wanted, encryption: Encryption) {
+    /// Begins a body with this encryption, in which the first picture is sought at which decoding
+    /// can start if `seeks_picture` is true.
+    pub(super) fn begin_body(
+        &mut self,
+        wanted: Wanted,
+        encryption: Encryption,
+        seeks_picture: bool,
+    ) {
         let is_readable = match (&wanted, &encryption) {
             (Wanted::Piece(_), Encryption::None) => true,
             (Wanted::Hint(_), Encryption::None) => !self.ends_encrypted(),
@@ -418,7 +435,7 @@ impl Track {
         };
         self.inspection = match (&wanted, &encryption) {
             (Wanted::Map(_), Encryption::None) => Inspection::Section(Vec::new()),
-            _ if is_readable => Inspection::Before,
+            _ if is_readable => Inspection::Before { seeks_picture },
             _ => Inspection::Skipped,
         };
         self.wanted = Some(wanted);
@@ -434,10 +451,10 @@ impl Track {
         self.inspection.feed(bytes);
     }
 
-    /// Returns the number of bytes of the body after which the first picture is complete at which
-    /// decoding can start. `is_whole` is true if the body is complete.
-    pub(super) fn entry_end(&self, is_whole: bool) -> Option<u64> {
-        self.inspection.entry_end(&self.scales, is_whole)
+    /// Returns the first picture of the body at which decoding can start, if it is sought and has
+    /// begun. `is_whole` is true if the body is complete.
+    pub(super) fn first_picture(&self, is_whole: bool) -> Option<FirstPicture> {
+        self.inspection.first_picture(&self.scales, is_whole)
     }
 
     /// Checks if the complete body can be what was requested. Otherwise returns why not.
@@ -555,6 +572,7 @@ impl Track {
     /// Takes a piece that has arrived. Returns where it begins, and the number of bytes of it that
     /// had arrived before, in parts.
     pub(super) fn take_piece(&mut self, piece: WantedPiece) -> (Duration, u64) {
+        self.has_media = true;
         // Parts of a whole segment may have been played before.
         let (played, bytes) = match piece.is_part || piece.is_of_old_count {
             true => (Duration::ZERO, 0),

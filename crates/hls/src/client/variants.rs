@@ -57,12 +57,15 @@ impl Client {
                 for variant in &sorted {
                     let resolve = |uri| self.shared.resolve(&self.config, base, uri);
                     let audio = audio_of(playlist, variant).map(|audio| resolve(&audio.uri));
-                    match (resolve(&variant.uri), audio.transpose()) {
-                        (Ok(url), Ok(audio)) => {
+                    match resolve(&variant.uri) {
+                        Ok(url) => {
+                            // One that cannot be requested is no reason not to play the variant.
+                            let audio = audio.and_then(Result::ok);
+                            let audio = audio.filter(|audio| !audio.is_same_resource(&url));
                             self.variants.urls.push(url);
                             self.variants.audio.push(audio);
                         }
-                        (Err(refusal), _) | (_, Err(refusal)) => return self.fail(cx, refusal),
+                        Err(refusal) => return self.fail(cx, refusal),
                     }
                 }
                 sorted.get(self.variants.current).copied()
@@ -118,12 +121,26 @@ impl Client {
         let url = own.urls[own.current].clone();
         let audio = own.audio[own.current].clone();
         self.change_playlist(cx, 0, url);
-        // A variant without audio of its own goes on with that of the one before.
-        if let (Some(audio), Some(track)) = (audio, self.tracks.get_mut(1)) {
-            let is_other = !audio.is_same_resource(&track.url);
-            track.next_url = Some(audio).filter(|_| is_other);
+        // The audio goes on as it is if the variant has none of its own.
+        if let Some(track) = self.tracks.get_mut(1) {
+            track.next_url = audio.filter(|audio| !audio.is_same_resource(&track.url));
             self.advance(cx, 1);
         }
+    }
+
+    /// Returns to the audio before, whose playlist the player had, and never tries the current one
+    /// again. Returns `false` if the audio has not just changed.
+    pub(super) fn return_to_previous_audio(&mut self, cx: &mut Context<'_>, track: usize) -> bool {
+        let own = &mut self.tracks[track];
+        let Some(previous) = own.previous_url.take() else {
+            return false;
+        };
+        for audio in &mut self.variants.audio {
+            audio.take_if(|audio| audio.is_same_resource(&own.url));
+        }
+        self.change_playlist(cx, track, previous);
+        self.tracks[track].previous_url = None;
+        true
     }
 
     /// Lets a track go on with another playlist.

@@ -340,21 +340,36 @@ fn first_picture_at_which_decoding_can_start_is_timed_once() {
             Some(_) => format!("#EXT-X-MAP:URI=\"init\"\n{}", segments(4)),
             None => segments(4),
         };
+        let write = move |pictures: std::ops::Range<u64>| {
+            let cut = Cut {
+                segment: pictures.start / 10,
+                pictures,
+                begins_segment: true,
+                source: 1,
+            };
+            video.write(&cut, |picture| picture)
+        };
+        // The first segment has no key frame. In the second, it is the first picture.
+        let (segment, alone) = (write(10..20), write(10..11));
+        let alone = match container {
+            Container::MpegTs => &alone[..],
+            Container::FragmentedMp4 => {
+                let data = alone.windows(4).position(|kind| kind == b"mdat");
+                &alone[data.expect("it has data") + 4..]
+            }
+        };
+        let begin = segment.windows(alone.len()).position(|own| own == alone);
+        let end = begin.expect("it is there") + alone.len();
+        let piece = end.div_ceil(segment.len().div_ceil(10)) as u64;
+        assert!(piece < 10);
         let mut world = World::new(config(), move |path, _| {
             let number = path.trim_start_matches("/a/").trim_end_matches(".ts");
-            // The first one has no key frame.
-            let write = |segment: u64| {
-                let begin = segment * 10 + u64::from(segment == 0);
-                let cut = Cut {
-                    pictures: begin..segment * 10 + 10,
-                    segment,
-                    begins_segment: true,
-                    source: 1,
-                };
-                video.write(&cut, |picture| picture)
-            };
-            Some(match number.parse() {
-                Ok(segment) => Answer::ok(write(segment)).in_time(100),
+            Some(match number.parse::<u64>() {
+                Ok(0) => Answer::ok(write(1..10)).in_time(200),
+                Ok(number) => Answer {
+                    pieces: 10,
+                    ..Answer::ok(write(number * 10..number * 10 + 10)).in_time(200)
+                },
                 Err(_) if number == "init" => Answer::ok(map.clone().unwrap_or_default()),
                 Err(_) => playlist("", &lines),
             })
@@ -362,15 +377,56 @@ fn first_picture_at_which_decoding_can_start_is_timed_once() {
         world.run(at(60_000));
         assert_eq!(world.outcome, Some(Outcome::Completed));
         assert_eq!(world.count(m::SEGMENTS), 4);
-        // Playlist, initialization section if there is one, and two segments.
-        let until = match container {
-            Container::MpegTs => 220..224,
-            Container::FragmentedMp4 => 240..244,
+        // Playlist, initialization section if there is one, a segment, and the head of the second,
+        // whose pieces follow every 10 ms.
+        let before = match container {
+            Container::MpegTs => 20 + 200 + 100,
+            Container::FragmentedMp4 => 20 + 20 + 200 + 100,
         };
+        let arrived = before + 10 * piece;
         let (count, delay) = world.recorded(m::KEY_FRAME_DELAY);
         assert!(
-            count == 1 && until.contains(&delay),
-            "{container:?}: {delay}"
+            count == 1 && (arrived..arrived + 8).contains(&delay),
+            "{container:?}: {delay} instead of {arrived}"
         );
     }
+}
+
+#[test]
+fn audio_that_is_missing_leaves_the_audio_before() {
+    let config = ClientConfig {
+        variant: VariantChoice::Adaptive,
+        ..config()
+    };
+    let mut world = World::new(config, |path, _| {
+        let group = |id: &str, uri: &str| {
+            format!("#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"{id}\",NAME=\"x\",URI=\"{uri}\"\n")
+        };
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(format!(
+                "#EXTM3U\n{}{}{}#EXT-X-STREAM-INF:BANDWIDTH=900000,AUDIO=\"good\"\nhigh.m3u8\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=2000000000,AUDIO=\"away\"\nhighest.m3u8\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=100000,AUDIO=\"poor\"\nlow.m3u8\n",
+                group("good", "good.m3u8"),
+                group("poor", "poor.m3u8"),
+                // It may not be requested, and is never needed.
+                group("away", "http://10.9.9.9/away.m3u8"),
+            )),
+            "/a/good.m3u8" => Answer::new("404 Not Found", ""),
+            _ if path.ends_with(".m3u8") => {
+                let kind = path.trim_start_matches("/a/").trim_end_matches(".m3u8");
+                playlist("", &segments(4).replace(".ts", &format!(".{kind}")))
+            }
+            _ if path.ends_with(".poor") => Answer::ok([0xff; 188]).in_time(500),
+            _ => Answer::ok([0xff; 188].repeat(1000)).in_time(100),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.notes, ["variant_failed"]);
+    let paths = world.paths();
+    let of = |kind: &str| paths.iter().filter(|path| path.ends_with(kind)).count();
+    assert_eq!([of(".low"), of(".high"), of(".poor")], [1, 3, 4]);
+    assert_eq!([of("good.m3u8"), of("poor.m3u8")], [1, 2]);
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 0);
 }

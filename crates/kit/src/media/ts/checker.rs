@@ -43,7 +43,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use file::{TimeStamps, TsFile};
+pub use file::{FirstPicture, TimeStamps, TsFile};
 pub use media_arrivals::SilentMedia;
 pub use pids::PidCounts;
 

@@ -6,7 +6,7 @@ use mediagen::ts::packet::{Header, NULL_PID, PACKET_LEN, PAT_PID, SYNC};
 
 use super::TsCounts;
 use super::pids::Pids;
-use super::tables::{EntryStream, Tables};
+use super::tables::Tables;
 
 /// Stream identifiers of video in a PES packet (ISO/IEC 13818-1, table 2-22).
 const VIDEO: std::ops::RangeInclusive<u8> = 0xe0..=0xef;
@@ -42,19 +42,24 @@ pub struct TsFile {
     has_tables: [bool; 2],
     counts: TsCounts,
     time_code: Option<TimeCode>,
-    entry: Entry,
+    search: Search,
 }
 
-/// First picture at which decoding can start; without video, the first unit of audio.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Entry {
-    /// It was not found yet.
-    #[default]
-    Unknown,
-    /// It has begun, and is known to be one.
-    Begun,
-    /// It is complete before this byte of the file.
-    EndsBefore(u64),
+/// First picture at which decoding can start, as far as it has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstPicture {
+    /// Number of bytes of the file up to the end of what has arrived of the picture.
+    pub end: u64,
+    /// True if the next picture has begun.
+    pub is_complete: bool,
+}
+
+/// Search for that picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Search {
+    Off,
+    Sought,
+    Found(FirstPicture),
 }
 
 impl Default for TsFile {
@@ -70,12 +75,20 @@ impl Default for TsFile {
             has_tables: [false; 2],
             counts: TsCounts::default(),
             time_code: None,
-            entry: Entry::Unknown,
+            search: Search::Off,
         }
     }
 }
 
 impl TsFile {
+    /// Creates a checker that also seeks the first picture at which decoding can start.
+    pub fn seeking_picture() -> TsFile {
+        TsFile {
+            search: Search::Sought,
+            ..TsFile::default()
+        }
+    }
+
     /// Handles the next bytes of the file.
     pub fn feed(&mut self, bytes: &[u8]) {
         steps::count_bytes(bytes.len());
@@ -130,14 +143,12 @@ impl TsFile {
         self.time_stamps
     }
 
-    /// Returns the number of bytes of the file after which the first picture is complete at which
-    /// decoding can start; without video, the first unit of audio. The last one of a file is
-    /// complete if the file `is_whole`.
-    pub fn entry_end(&self, is_whole: bool) -> Option<u64> {
-        match self.entry {
-            Entry::EndsBefore(end) => Some(end),
-            Entry::Begun => is_whole.then_some(self.counts.ts_packets * PACKET_LEN as u64),
-            Entry::Unknown => None,
+    /// Returns the first picture at which decoding can start. `None` before it, if the file has no
+    /// video, and if it is not sought.
+    pub fn first_picture(&self) -> Option<FirstPicture> {
+        match self.search {
+            Search::Found(picture) => Some(picture),
+            Search::Off | Search::Sought => None,
         }
     }
 
@@ -171,30 +182,32 @@ impl TsFile {
         if !self.has_picture && header.unit_start && !header.scrambled {
             self.begin_unit(header.payload_of(packet));
         }
-        if !matches!(self.entry, Entry::EndsBefore(_)) && header.has_payload {
-            self.find_entry(&header, header.payload_of(packet));
+        if self.search != Search::Off && header.has_payload {
+            self.search_in(&header, header.payload_of(packet));
         }
     }
 
     /// Reads a packet while the first picture at which decoding can start is not complete.
-    fn find_entry(&mut self, header: &Header, payload: &[u8]) {
-        let Some((_, stream)) = self.tables.entry().filter(|own| own.0 == header.pid) else {
+    fn search_in(&mut self, header: &Header, payload: &[u8]) {
+        let Some((_, coding)) = self.tables.video().filter(|own| own.0 == header.pid) else {
             return;
         };
-        if self.entry == Entry::Begun && header.unit_start {
-            let before = self.counts.ts_packets - 1;
-            self.entry = Entry::EndsBefore(before * PACKET_LEN as u64);
-            return;
-        }
-        let is_entry = match stream {
-            EntryStream::Audio => header.unit_start,
-            EntryStream::Video(coding) => {
-                header.random_access && header.unit_start
-                    || !header.scrambled && coding.is_entry_point(payload)
+        let arrived = FirstPicture {
+            end: self.counts.ts_packets * PACKET_LEN as u64,
+            is_complete: false,
+        };
+        match &mut self.search {
+            Search::Found(picture) if picture.is_complete => {}
+            Search::Found(picture) if header.unit_start => picture.is_complete = true,
+            Search::Found(picture) => *picture = arrived,
+            Search::Sought | Search::Off => {
+                // Parameter sets may follow in a later packet of the picture.
+                let is_entry = header.random_access && header.unit_start
+                    || !header.scrambled && coding.is_entry_point(payload);
+                if is_entry {
+                    self.search = Search::Found(arrived);
+                }
             }
-        };
-        if is_entry {
-            self.entry = Entry::Begun;
         }
     }
 
@@ -315,16 +328,26 @@ mod tests {
         let starts: Vec<_> = units.map(|own| own.0 * PACKET_LEN).collect();
         assert_eq!(starts.len() as u64, PICTURES);
         let end = starts[1];
-        // It is known once the next picture begins.
-        assert_eq!(check(&segment[..end], 100).entry_end(false), None);
-        let seen = check(&segment[..end + PACKET_LEN], 100);
-        assert_eq!(seen.entry_end(false), Some(end as u64));
-        let alone = check(&segment[..end], 100);
-        assert_eq!(alone.entry_end(true), Some(end as u64));
+        let seek = |bytes: &[u8]| {
+            let mut file = TsFile::seeking_picture();
+            bytes.chunks(100).for_each(|bytes| file.feed(bytes));
+            file.first_picture().map(|own| (own.end, own.is_complete))
+        };
+        // It is known to be complete once the next picture begins.
+        assert_eq!(seek(&segment[..starts[0]]), None);
+        let part = end - PACKET_LEN;
+        assert_eq!(seek(&segment[..part]), Some((part as u64, false)));
+        assert_eq!(seek(&segment[..end]), Some((end as u64, false)));
+        assert_eq!(seek(&segment[..end + PACKET_LEN]), Some((end as u64, true)));
+        assert_eq!(seek(&segment), Some((end as u64, true)));
+        // Packets of other streams between two pictures do not belong to it.
+        let other = [segment[..PACKET_LEN].to_vec(), segment[end..].to_vec()].concat();
+        let mixed = [&segment[..end], &other].concat();
+        assert_eq!(seek(&mixed), Some((end as u64, true)));
         // Decoding cannot start at the second one.
         let tables = &segment[..starts[0]];
-        let without = [tables, &segment[starts[1]..]].concat();
-        assert_eq!(check(&without, 100).entry_end(true), None);
+        assert_eq!(seek(&[tables, &segment[starts[1]..]].concat()), None);
+        assert_eq!(check(&segment, 100).first_picture(), None);
     }
 
     #[test]

@@ -77,7 +77,7 @@ struct TrackScale {
     /// Ticks per second.
     scale: u32,
     is_video: bool,
-    /// What holds for samples that do not say it themselves.
+    /// Size and flags of samples whose fragments do not state them.
     defaults: Sample,
 }
 

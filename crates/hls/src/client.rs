@@ -48,7 +48,7 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeyFrame {
     Sought,
-    /// Its bytes up to `end` have arrived, the last one at `at`.
+    /// The bytes of the picture up to `end` have arrived, the last one at `at`.
     Begun {
         end: u64,
         at: Time,

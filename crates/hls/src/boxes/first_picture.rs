@@ -89,8 +89,8 @@ impl TrackFragment {
     fn read(at: u64, is_first: bool, fragment: &[u8]) -> Option<TrackFragment> {
         let header = child(fragment, *b"tfhd")?;
         let flags = number(header.get(1..4)?)?;
-        // Of others, positions count from the beginning of a file, or from the data of the track
-        // fragment before.
+        // Other positions count from the beginning of a file, or from the data of the track fragment
+        // before.
         let counts_from_fragment = flags & COUNTS_FROM_FRAGMENT != 0 || is_first && flags & 1 == 0;
         let run = child(fragment, *b"trun").and_then(FirstSample::read)?;
         let data = run.data.filter(|_| counts_from_fragment);
@@ -309,10 +309,10 @@ mod tests {
                 none,
                 Some(260),
             ),
-            // What the initialization section says.
+            // Values of the initialization section.
             (full(0, &[3]), full(0x1, &[1, 200]), large, Some(270)),
             (full(0x10, &[3, 60]), full(0x1, &[1, 200]), late, None),
-            // A position in a file, no position, and no size.
+            // A position in a file; a missing position; a missing size.
             (
                 full(0x11, &[3, 0, 0, 60]),
                 full(0x1, &[1, 200]),
@@ -342,14 +342,14 @@ mod tests {
         let video = |flags, data| track(&full(0x2_0030, &[3, 60, flags]), &full(0x1, &[1, data]));
         let data = || boxed(b"mdat", &[0; 900]);
         let scales = scales(Sample::default());
-        // Of the same movie fragment.
+        // Both are in one movie fragment.
         let both = [
             &boxed(b"moof", &[audio.clone(), video(0, 300)].concat())[..],
             &data(),
         ]
         .concat();
         assert_eq!(seek(&both, 50, &scales), Some(360));
-        // Of a later one, after a picture at which decoding cannot start.
+        // The picture is in the third movie fragment, after one at which decoding cannot start.
         let first = [&boxed(b"moof", &audio)[..], &data()].concat();
         let second = [&boxed(b"moof", &video(NO_SYNC, 300))[..], &data()].concat();
         let third = [&boxed(b"moof", &video(0, 300))[..], &data()].concat();

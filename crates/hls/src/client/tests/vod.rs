@@ -409,7 +409,7 @@ fn audio_that_is_missing_leaves_the_audio_before() {
                  #EXT-X-STREAM-INF:BANDWIDTH=100000,AUDIO=\"poor\"\nlow.m3u8\n",
                 group("good", "good.m3u8"),
                 group("poor", "poor.m3u8"),
-                // It may not be requested, and is never needed.
+                // A player may not request this one, and never needs it.
                 group("away", "http://10.9.9.9/away.m3u8"),
             )),
             "/a/good.m3u8" => Answer::new("404 Not Found", ""),

@@ -333,7 +333,7 @@ mod tests {
             bytes.chunks(100).for_each(|bytes| file.feed(bytes));
             file.first_picture().map(|own| (own.end, own.is_complete))
         };
-        // It is known to be complete once the next picture begins.
+        // The picture counts as complete once the next one begins.
         assert_eq!(seek(&segment[..starts[0]]), None);
         let part = end - PACKET_LEN;
         assert_eq!(seek(&segment[..part]), Some((part as u64, false)));

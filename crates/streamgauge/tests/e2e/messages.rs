@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -336,7 +336,15 @@ fn hostile_servers_are_named() {
             },
             "{framing: {delimiter: \"\\n\"}, plan: {rate: 10/s}, answers: echo, longest_answer: 1MiB}",
         ),
-        ("closed_by_server", |_| Ok(()), "{plan: {rate: 10/s}}"),
+        (
+            "closed_by_server",
+            // Without a reset, even if messages are on their way.
+            |stream| {
+                stream.shutdown(Shutdown::Write)?;
+                until_the_end(stream)
+            },
+            "{plan: {rate: 10/s}}",
+        ),
         (
             "wrong_greeting",
             |mut stream| {

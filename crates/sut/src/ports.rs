@@ -76,6 +76,22 @@ pub(crate) fn rows(transport: Transport, pid: Option<u32>) -> Vec<Row> {
     rows
 }
 
+/// Range of ports from which the kernel chooses one for a socket that is not bound (ip(7)).
+const CHOSEN_PORTS: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+
+/// Returns `true` if the kernel may choose this port for a socket that is not bound.
+pub(crate) fn may_be_chosen(port: u16) -> bool {
+    let range = fs::read_to_string(CHOSEN_PORTS).unwrap_or_default();
+    is_within(port, &range).unwrap_or(true)
+}
+
+/// Parses a range of ports: the first and the last one.
+fn is_within(port: u16, range: &str) -> Option<bool> {
+    let mut ends = range.split_ascii_whitespace().map(str::parse::<u16>);
+    let (first, last) = (ends.next()?.ok()?, ends.next()?.ok()?);
+    Some((first..=last).contains(&port))
+}
+
 /// Returns the owner of a port. `tree` are the processes of the server under test.
 pub(crate) fn owner(port: u16, transport: Transport, tree: &[u32]) -> PortOwner {
     let mut inodes: HashSet<u64> = rows(transport, tree.first().copied())
@@ -134,6 +150,14 @@ pub(crate) fn owner_of(port: u16, transport: Transport, tree: impl Fn() -> Vec<u
 mod tests {
     use super::*;
     use std::net::{TcpListener, UdpSocket};
+
+    #[test]
+    fn range_of_chosen_ports_includes_both_ends() {
+        let is_in = |port| is_within(port, "32768\t60999\n");
+        assert_eq!([8554, 32_767, 61_000].map(is_in), [Some(false); 3]);
+        assert_eq!([32_768, 60_999].map(is_in), [Some(true); 2]);
+        assert_eq!(is_within(1, ""), None);
+    }
 
     #[test]
     fn reads_rows() {

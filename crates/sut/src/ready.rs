@@ -118,12 +118,19 @@ fn is_ready(launched: &Launched, launch: &Launch, served: &mut usize) -> Result<
     let Some((address, transport)) = ready.port().or(launch.port) else {
         return Ok(says_so);
     };
-    // To find the owner, the kernel goes through its table of all connections, which takes
-    // milliseconds: a refused connection is cheaper.
     let listens = || {
         transport == Transport::Udp || TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok()
     };
-    if !says_so || !listens() || !owns(launched, address, transport)? {
+    let is_up = says_so
+        && match ports::may_be_chosen(address.port()) {
+            // A connection to a port that the kernel may also choose for the client could be one to
+            // itself.
+            true => owns(launched, address, transport)? && listens(),
+            // To find the owner, the kernel goes through its table of all connections, which takes
+            // milliseconds: a refused connection is cheaper.
+            false => listens() && owns(launched, address, transport)?,
+        };
+    if !is_up {
         return Ok(false);
     }
     if let Ready::Served { urls, .. } = ready {

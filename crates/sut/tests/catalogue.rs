@@ -2,9 +2,9 @@
 
 mod common;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -393,4 +393,41 @@ fn entry_ready_by_a_line_must_own_its_port() {
     sut.stop();
     let error = entry("  import time\n  print('up', flush=True)\n  time.sleep(1000)").unwrap_err();
     assert!(matches!(error, SutError::NotReady { .. }), "{error}");
+}
+
+#[test]
+fn server_that_fails_because_its_port_is_taken_names_the_owner() {
+    protocols::install();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.yaml");
+    // Returns nothing if another process has the port.
+    let start = |program: &str| {
+        let port = free_port();
+        let text = format!(
+            "summary: a server of one's own\nprotocols: [http-ts]\nprogram: sh\n\
+             command: [\"{{program}}\", \"{{config}}\"]\nconfig: |\n  {program}\nport: 1\nready: {{line: up}}\n\
+             urls: [\"http://{{host}}:{{port}}/\"]\nmissing: apt-get install dash\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        let mut spec = spec(path.to_str().unwrap(), port, None);
+        spec.ready_timeout = Duration::from_millis(500);
+        let listener = RefCell::new(None);
+        let take = |step| {
+            if matches!(step, Progress::Starting { .. }) {
+                *listener.borrow_mut() = TcpListener::bind(("127.0.0.1", port)).ok();
+            }
+        };
+        let error = Sut::start_with(&spec, Path::new(""), &options(), &take).unwrap_err();
+        listener.into_inner().map(|_| error)
+    };
+    // One ends at once, one never becomes ready.
+    for program in ["exit 3", "exec sleep 1000"] {
+        let error = (0..10).find_map(|_| start(program));
+        let error = error.expect("one of ten ports stays free");
+        let own = std::process::id();
+        assert!(
+            matches!(error, SutError::PortOfAnother { pid, .. } if pid == own),
+            "{program}: {error}"
+        );
+    }
 }

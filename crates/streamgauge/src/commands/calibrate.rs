@@ -110,7 +110,7 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
                 setting.trial(control, &mut progress)
             })
         };
-        let mut trial = match once() {
+        let first = match once() {
             // A requested receive path that is not available is an error. If none was requested, it
             // is only reported.
             Err(TrialError::NoPath(why)) if arguments.path.is_empty() => {
@@ -123,11 +123,7 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
             }
             other => other?,
         };
-        let mut repeated = 0;
-        while trial.was_disturbed() && repeated + 1 < TRIALS {
-            trial = once()?;
-            repeated += 1;
-        }
+        let (trial, repeated) = repeat_while_disturbed(first, once)?;
         let skips = arguments.skip_capacity || !course.logs_packets();
         let capacity = if skips || trial.judge() == Judgement::Off {
             None
@@ -158,6 +154,19 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
     } else {
         Exit::Invalid
     })
+}
+
+/// Repeats a trial as long as it was disturbed. Returns the last one, and how many were before it.
+fn repeat_while_disturbed(
+    mut trial: Trial,
+    mut once: impl FnMut() -> Result<Trial, TrialError>,
+) -> Result<(Trial, u32), TrialError> {
+    let mut repeated = 0;
+    while trial.was_disturbed() && repeated + 1 < TRIALS {
+        trial = once()?;
+        repeated += 1;
+    }
+    Ok((trial, repeated))
 }
 
 /// Returns the requested cases: all if none was requested.
@@ -202,4 +211,54 @@ fn run_until_ctrl_c<T>(
         }));
     }
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use kit::calibration::{Tolerance, TrueValue};
+    use measure::Unit;
+
+    use super::*;
+    use judge::Row;
+
+    /// A trial with one figure that is as far off, and known as exactly, as this.
+    fn trial(off: f64, uncertainty: f64) -> Trial {
+        let row = Row {
+            streams: "steady",
+            metric: "received".to_owned(),
+            unit: Unit::Count,
+            truth: TrueValue {
+                value: 10.0,
+                uncertainty,
+            },
+            measured: Some(10.0 + off),
+            tolerance: Tolerance::Exact,
+        };
+        Trial {
+            rows: vec![row],
+            ..Trial::default()
+        }
+    }
+
+    #[test]
+    fn only_disturbed_trials_are_repeated_and_not_forever() {
+        let (right, wrong, disturbed) =
+            (|| trial(0.0, 0.0), || trial(5.0, 0.0), || trial(1.0, 2.0));
+        let unhealthy = || Trial {
+            reasons: vec!["late".to_owned()],
+            ..right()
+        };
+        let repeat = |first: Trial, mut later: Vec<Trial>| {
+            let once = || Ok(later.remove(0));
+            let (last, repeated) = repeat_while_disturbed(first, once).expect("none fails");
+            (last.judge(), repeated)
+        };
+        assert_eq!(repeat(right(), vec![]), (Judgement::Ok, 0));
+        assert_eq!(repeat(wrong(), vec![]), (Judgement::Off, 0));
+        let later = vec![unhealthy(), right()];
+        assert_eq!(repeat(disturbed(), later), (Judgement::Ok, 2));
+        assert_eq!(repeat(disturbed(), vec![wrong()]), (Judgement::Off, 1));
+        let all = (0..4).map(|_| disturbed()).collect();
+        assert_eq!(repeat(disturbed(), all), (Judgement::Unknown, 4));
+    }
 }

@@ -290,7 +290,13 @@ mod tests {
                 none,
                 None,
             ),
-            // Flags of the first one only, before those of the others.
+            // Flags of the first one only, before those of all.
+            (
+                full(0, &[3]),
+                full(0x605, &[1, 200, 0, 50, NO_SYNC]),
+                none,
+                Some(250),
+            ),
             (
                 full(0x20, &[3, NO_SYNC]),
                 full(0x205, &[1, 200, 0, 50]),
@@ -357,6 +363,21 @@ mod tests {
         let all = [first, second, third].concat();
         assert_eq!(seek(&all, 50, &scales), Some(end as u64));
         assert_eq!(seek(&all[..end - 1], 50, &scales), None);
+        // The media still starts with the first fragment.
+        let starts = [Boxes::default(), Boxes::seeking_picture()].map(|mut boxes| {
+            boxes.feed(&all);
+            boxes.track_start()
+        });
+        assert!(starts[0].is_some() && starts[0] == starts[1]);
+        // Without a size, it ends with the data of its own movie fragment.
+        let no_size = track(&full(0, &[3]), &full(0x1, &[1, 200]));
+        let alone = [&boxed(b"moof", &no_size)[..], &data()].concat();
+        let end = alone.len() as u64;
+        assert_eq!(seek(&alone.repeat(2), 50, &scales), Some(end));
+        // Positions of a second track may count from the data of the first one.
+        let second = track(&full(0x10, &[3, 60]), &full(0x1, &[1, 300]));
+        let both = [&boxed(b"moof", &[audio, second].concat())[..], &data()].concat();
+        assert_eq!(seek(&both, 50, &scales), Some(both.len() as u64));
         // Data up to the end of the body.
         let mut open = [
             &boxed(b"moof", &track(&full(0, &[3]), &full(0, &[1])))[..],

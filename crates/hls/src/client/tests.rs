@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use measure::units::TimeSpan;
-use measure::{CounterId, HistogramId, Recorder};
+use measure::{ArrivalRun, CounterId, HistogramId, Recorder};
 
 use super::*;
 use crate::PROTOCOL;
@@ -27,8 +27,11 @@ struct Answer {
     body: Vec<u8>,
     /// Time from the request to the last byte of the body. The head arrives after half of it.
     takes: Duration,
-    /// Number of pieces in which the body arrives, in the second half of the time.
-    pieces: u32,
+    /// Offsets at which the body is cut: its pieces arrive one by one in the second half of the
+    /// time.
+    cuts: Vec<usize>,
+    /// True if the pieces are read together, with the arrival time of each.
+    is_read_at_end: bool,
     /// True if the connection is closed after it.
     closes: bool,
     /// True if the head states the length of the body.
@@ -43,7 +46,8 @@ impl Answer {
             head: head.to_owned(),
             body: body.into(),
             takes: Duration::from_millis(20),
-            pieces: 1,
+            cuts: Vec::new(),
+            is_read_at_end: false,
             closes: false,
             has_length: true,
             further: Vec::new(),
@@ -70,7 +74,7 @@ impl Answer {
 
 enum Event {
     Opened(ChannelId),
-    Bytes(ChannelId, Vec<u8>),
+    Bytes(ChannelId, Vec<u8>, Vec<ArrivalRun>),
     Closed(ChannelId, CloseReason),
 }
 
@@ -184,7 +188,7 @@ impl<S: FnMut(&str, Time) -> Option<Answer>> World<S> {
     fn forget(&mut self, channel: ChannelId) {
         self.open.retain(|open| *open != channel);
         self.events.retain(|(_, event)| match event {
-            Event::Opened(of) | Event::Bytes(of, _) | Event::Closed(of, _) => *of != channel,
+            Event::Opened(of) | Event::Bytes(of, ..) | Event::Closed(of, _) => *of != channel,
         });
     }
 
@@ -201,18 +205,30 @@ impl<S: FnMut(&str, Time) -> Option<Answer>> World<S> {
         let Some(answer) = answer else { return };
         let (half, whole) = (self.now + answer.takes / 2, self.now + answer.takes);
         let head = answer.head_bytes();
-        self.events.push((half, Event::Bytes(channel, head)));
-        let length = answer.body.len().div_ceil(answer.pieces as usize);
-        let pieces = answer.body.chunks(length.max(1)).zip(1..answer.pieces);
-        let mut sent = 0;
-        for (piece, number) in pieces {
-            let due = half + answer.takes / 2 * number / answer.pieces;
-            self.events
-                .push((due, Event::Bytes(channel, piece.to_vec())));
-            sent += piece.len();
+        self.events
+            .push((half, Event::Bytes(channel, head, Vec::new())));
+        let body = [answer.body, answer.further].concat();
+        let count = answer.cuts.len() as u32 + 1;
+        let ends = answer.cuts.into_iter().chain([body.len()]);
+        let runs: Vec<ArrivalRun> = ends
+            .zip(1..)
+            .map(|(end, number)| ArrivalRun {
+                end,
+                at: half + (whole.since(half)) * number / count,
+                exact: true,
+            })
+            .collect();
+        if answer.is_read_at_end {
+            self.events.push((whole, Event::Bytes(channel, body, runs)));
+        } else {
+            let mut begin = 0;
+            for run in runs {
+                let piece = body[begin..run.end].to_vec();
+                self.events
+                    .push((run.at, Event::Bytes(channel, piece, Vec::new())));
+                begin = run.end;
+            }
         }
-        let rest = [&answer.body[sent..], &answer.further].concat();
-        self.events.push((whole, Event::Bytes(channel, rest)));
         if answer.closes {
             self.events
                 .push((whole, Event::Closed(channel, CloseReason::End)));
@@ -241,11 +257,11 @@ impl<S: FnMut(&str, Time) -> Option<Answer>> World<S> {
                         local: "10.0.0.2:40000".parse().expect("an address"),
                         remote: None,
                     }),
-                    Event::Bytes(channel, bytes) => self.input(Input::Bytes {
+                    Event::Bytes(channel, bytes, runs) => self.input(Input::Bytes {
                         channel,
                         bytes: &bytes,
                         at: due,
-                        runs: &[],
+                        runs: &runs,
                     }),
                     Event::Closed(channel, reason) => {
                         self.open.retain(|open| *open != channel);

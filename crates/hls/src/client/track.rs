@@ -252,7 +252,6 @@ impl Track {
     /// bytes of a hinted part that was received and is of no use any more.
     pub(super) fn change_playlist(&mut self, url: Url) -> Option<u64> {
         self.previous_url = Some(std::mem::replace(&mut self.url, url));
-        self.failures[Lane::Playlists as usize] = 0;
         self.playlist = None;
         self.map = None;
         self.last = None;
@@ -660,6 +659,7 @@ impl Hint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::playlist::Playlist;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -678,6 +678,41 @@ mod tests {
         let mut piece = WantedPiece::new(Place::default(), Piece::Segment(&segment), false);
         piece.is_of_old_count = true;
         piece
+    }
+
+    #[test]
+    fn segment_whose_parts_are_not_listed_ends_with_its_duration() {
+        let text = b"#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\na\n#EXTINF:4,\nb\n";
+        let Ok(Playlist::Media(playlist)) = Playlist::parse(text, None) else {
+            panic!("it is one");
+        };
+        let mut own = track(0, 0);
+        own.playlist = Some(playlist);
+        assert!(own.is_between_segments());
+        own.next.part = 2;
+        own.parts_before.0 = 2 * SECOND;
+        assert!(!own.is_between_segments());
+        own.parts_before.0 = 4 * SECOND;
+        assert!(own.is_between_segments());
+    }
+
+    #[test]
+    fn hinted_part_of_the_playlist_before_is_of_no_use() {
+        let mut own = track(0, 0);
+        let other = || Url::parse("http://h/b.m3u8").expect("a URL");
+        assert_eq!(own.change_playlist(other()), None);
+        own.held = Some(Hinted {
+            hint: Hint {
+                uri: "part".into(),
+                range: None,
+            },
+            bytes: 700,
+            content: Content::default(),
+            findings: Findings::default(),
+            download: Duration::ZERO,
+        });
+        assert_eq!(own.change_playlist(other()), Some(700));
+        assert!(own.held.is_none());
     }
 
     #[test]

@@ -340,7 +340,7 @@ fn first_picture_at_which_decoding_can_start_is_timed_once() {
             Some(_) => format!("#EXT-X-MAP:URI=\"init\"\n{}", segments(4)),
             None => segments(4),
         };
-        let write = move |pictures: std::ops::Range<u64>| {
+        let write = |pictures: std::ops::Range<u64>| {
             let cut = Cut {
                 segment: pictures.start / 10,
                 pictures,
@@ -360,35 +360,39 @@ fn first_picture_at_which_decoding_can_start_is_timed_once() {
         };
         let begin = segment.windows(alone.len()).position(|own| own == alone);
         let end = begin.expect("it is there") + alone.len();
-        let piece = end.div_ceil(segment.len().div_ceil(10)) as u64;
-        assert!(piece < 10);
-        let mut world = World::new(config(), move |path, _| {
-            let number = path.trim_start_matches("/a/").trim_end_matches(".ts");
-            Some(match number.parse::<u64>() {
-                Ok(0) => Answer::ok(write(1..10)).in_time(200),
-                Ok(number) => Answer {
-                    pieces: 10,
-                    ..Answer::ok(write(number * 10..number * 10 + 10)).in_time(200)
-                },
-                Err(_) if number == "init" => Answer::ok(map.clone().unwrap_or_default()),
-                Err(_) => playlist("", &lines),
-            })
-        });
-        world.run(at(60_000));
-        assert_eq!(world.outcome, Some(Outcome::Completed));
-        assert_eq!(world.count(m::SEGMENTS), 4);
-        // Playlist, initialization section if there is one, a segment, and the head of the second,
-        // whose pieces follow every 10 ms.
-        let before = match container {
-            Container::MpegTs => 20 + 200 + 100,
-            Container::FragmentedMp4 => 20 + 20 + 200 + 100,
-        };
-        let arrived = before + 10 * piece;
-        let (count, delay) = world.recorded(m::KEY_FRAME_DELAY);
-        assert!(
-            count == 1 && (arrived..arrived + 8).contains(&delay),
-            "{container:?}: {delay} instead of {arrived}"
-        );
+        // The last byte of the picture comes second. In a transport stream, the next picture shows
+        // that it is complete.
+        let cuts = vec![end / 2, end, (end + segment.len()) / 2];
+        for is_read_at_end in [false, true] {
+            let (lines, map, cuts, write) = (lines.clone(), map.clone(), cuts.clone(), &write);
+            let mut world = World::new(config(), move |path, _| {
+                let number = path.trim_start_matches("/a/").trim_end_matches(".ts");
+                Some(match number.parse::<u64>() {
+                    Ok(0) => Answer::ok(write(1..10)).in_time(200),
+                    Ok(number) => Answer {
+                        cuts: cuts.clone(),
+                        is_read_at_end,
+                        ..Answer::ok(write(number * 10..number * 10 + 10)).in_time(400)
+                    },
+                    Err(_) if number == "init" => Answer::ok(map.clone().unwrap_or_default()),
+                    Err(_) => playlist("", &lines),
+                })
+            });
+            world.run(at(60_000));
+            assert_eq!(world.outcome, Some(Outcome::Completed));
+            assert_eq!(world.count(m::SEGMENTS), 4);
+            // Playlist, initialization section if there is one, a segment, the head of the second,
+            // and two of its four pieces, every 50 ms.
+            let arrived = match container {
+                Container::MpegTs => 20 + 200 + 200 + 100,
+                Container::FragmentedMp4 => 20 + 20 + 200 + 200 + 100,
+            };
+            let (count, delay) = world.recorded(m::KEY_FRAME_DELAY);
+            assert!(
+                count == 1 && (arrived..arrived + 10).contains(&delay),
+                "{container:?}: {delay} instead of {arrived}"
+            );
+        }
     }
 }
 
@@ -415,9 +419,11 @@ fn audio_that_is_missing_leaves_the_audio_before() {
             "/a/good.m3u8" => Answer::new("404 Not Found", ""),
             _ if path.ends_with(".m3u8") => {
                 let kind = path.trim_start_matches("/a/").trim_end_matches(".m3u8");
-                playlist("", &segments(4).replace(".ts", &format!(".{kind}")))
+                playlist("", &segments(14).replace(".ts", &format!(".{kind}")))
             }
-            _ if path.ends_with(".poor") => Answer::ok([0xff; 188]).in_time(500),
+            _ if path.ends_with(".poor") => Answer::ok([0xff; 188]).in_time(1500),
+            // The player changes down, and up again.
+            "/a/2.high" => Answer::ok([0xff; 188].repeat(1000)).in_time(8000),
             _ => Answer::ok([0xff; 188].repeat(1000)).in_time(100),
         })
     });
@@ -426,7 +432,81 @@ fn audio_that_is_missing_leaves_the_audio_before() {
     assert_eq!(world.notes, ["variant_failed"]);
     let paths = world.paths();
     let of = |kind: &str| paths.iter().filter(|path| path.ends_with(kind)).count();
-    assert_eq!([of(".low"), of(".high"), of(".poor")], [1, 3, 4]);
-    assert_eq!([of("good.m3u8"), of("poor.m3u8")], [1, 2]);
+    assert_eq!(world.count(m::SWITCHES), 3);
+    assert_eq!((of(".low") + of(".high"), of(".poor")), (14, 14));
+    assert_eq!([of("/a/good.m3u8"), of("/a/poor.m3u8")], [1, 2]);
     assert_eq!(world.count(m::SEGMENTS_FAILED), 0);
+}
+
+/// Plays recorded media in two variants, whose playlists name audio renditions and initialization
+/// sections in folders of their own. `audio` are the URIs of the renditions, in ascending order.
+fn change_with_audio(
+    audio: [&str; 2],
+    answer: fn(&str) -> Option<Answer>,
+) -> World<impl FnMut(&str, Time) -> Option<Answer>> {
+    let config = ClientConfig {
+        variant: VariantChoice::Adaptive,
+        ..config()
+    };
+    let media = |id: &str, uri: &str| {
+        format!("#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"{id}\",NAME=\"x\",URI=\"{uri}\"\n")
+    };
+    let multivariant = format!(
+        "#EXTM3U\n{}{}#EXT-X-STREAM-INF:BANDWIDTH=100000,AUDIO=\"poor\"\nlow/v.m3u8\n\
+         #EXT-X-STREAM-INF:BANDWIDTH=900000,AUDIO=\"good\"\nhigh/v.m3u8\n",
+        media("poor", audio[0]),
+        media("good", audio[1]),
+    );
+    let mut world = World::new(config, move |path, _| {
+        Some(match answer(path) {
+            Some(answer) => answer,
+            None if path == "/a/index.m3u8" => Answer::ok(multivariant.clone()),
+            None if path.ends_with(".m3u8") => {
+                let kind = if path.ends_with("v.m3u8") { "v" } else { "a" };
+                let named = segments(4).replace(".ts", &format!(".{kind}"));
+                playlist("", &format!("#EXT-X-MAP:URI=\"init.{kind}\"\n{named}"))
+            }
+            None => Answer::ok(b"\0\0\0\x08moof\0\0\0\0mdat".repeat(5000)).in_time(100),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.count(m::SWITCHES), 1);
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 0);
+    world
+}
+
+#[test]
+fn audio_does_not_change_before_what_is_under_way_has_arrived() {
+    // The initialization section of the first rendition is slow. That of the second has the same name.
+    let world = change_with_audio(["low/a.m3u8", "high/a.m3u8"], |path| {
+        (path == "/a/low/init.a").then(|| Answer::ok(*b"\0\0\0\x08moov").in_time(500))
+    });
+    for path in ["/a/low/init.a", "/a/high/init.a", "/a/high/0.a"] {
+        assert!(world.paths().contains(&path), "{path}: {:?}", world.paths());
+    }
+}
+
+#[test]
+fn audio_that_is_over_does_not_change() {
+    let world = change_with_audio(["low/a.m3u8", "high/a.m3u8"], |path| {
+        let is_quick = path.ends_with(".a") || path.ends_with("a.m3u8");
+        let is_first = path == "/a/low/0.v";
+        match (is_quick, is_first) {
+            (true, _) if path.ends_with("m3u8") => {
+                Some(playlist("", &segments(1).replace(".ts", ".a")))
+            }
+            (true, _) => Some(Answer::ok([0xff; 188])),
+            (_, true) => Some(Answer::ok(b"\0\0\0\x08moof\0\0\0\0mdat".repeat(9000)).in_time(600)),
+            _ => None,
+        }
+    });
+    assert!(!world.paths().contains(&"/a/high/a.m3u8"));
+}
+
+#[test]
+fn variant_that_holds_its_audio_itself_is_received_once() {
+    let world = change_with_audio(["low/a.m3u8", "high/v.m3u8"], |_| None);
+    let of = |path: &str| world.paths().iter().filter(|own| **own == path).count();
+    assert_eq!([of("/a/high/v.m3u8"), of("/a/high/2.v")], [1, 1]);
 }

@@ -341,8 +341,11 @@ mod tests {
         assert_eq!(seek(&segment[..end + PACKET_LEN]), Some((end as u64, true)));
         assert_eq!(seek(&segment), Some((end as u64, true)));
         // Packets of other streams between two pictures do not belong to it.
-        let other = [segment[..PACKET_LEN].to_vec(), segment[end..].to_vec()].concat();
+        let mut other = [0xff; PACKET_LEN];
+        other[..4].copy_from_slice(&[SYNC, 0x1a, 0xbc, 0x10]);
         let mixed = [&segment[..end], &other].concat();
+        assert_eq!(seek(&mixed), Some((end as u64, false)));
+        let mixed = [&mixed, &segment[end..]].concat();
         assert_eq!(seek(&mixed), Some((end as u64, true)));
         // Decoding cannot start at the second one.
         let tables = &segment[..starts[0]];

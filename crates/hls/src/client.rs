@@ -6,28 +6,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use measure::{HistogramId, Time};
+use measure::Time;
 
 use super::coding;
 use super::config::ClientConfig;
 use super::connection::{Refusal, Shared, Wish};
-use super::content::{Cipher, Encryption, key_in};
 use super::failure::Failure;
-use super::inspection::Findings;
 use super::metrics as m;
 use super::playback::Playback;
-use super::playlist::{ByteRange, Key, MediaPlaylist, Playlist, PlaylistError};
+use super::playlist::{MediaPlaylist, Playlist, PlaylistError};
 use kit::http1::{Head, ResponseItem, Url};
 use kit::metrics as clients;
 use session::{ArrivalTimes, ChannelId, CloseReason, Context, Input, Note, Output, Session};
 
 mod ending;
+mod media;
 #[cfg(test)]
 mod tests;
 mod track;
 mod variants;
 
-use track::{Lane, Next, Room, Track, Wanted, WantedPiece};
+use media::Found;
+use track::{Lane, Next, Room, Track, Wanted};
 use variants::Variants;
 
 /// Maximum length of a playlist in bytes.
@@ -54,15 +54,6 @@ enum KeyFrame {
         at: Time,
     },
     Found,
-}
-
-/// Encryption of a segment, as far as the player knows it.
-#[derive(Debug)]
-enum Found {
-    /// How the segment is encrypted. Nothing needs to be requested.
-    Encryption(Encryption),
-    /// URL of the segment's key, which the player does not have yet.
-    KeyAt(Url),
 }
 
 /// Client that plays one URL.
@@ -253,51 +244,6 @@ impl Client {
             return self.fail(cx, refusal);
         }
         own.text.extend_from_slice(bytes);
-    }
-
-    fn begin_media(&mut self, cx: &mut Context<'_>, at: Time) {
-        self.first_media = Some(at);
-        for (histogram, from) in [
-            (clients::STARTUP_DELAY, self.planned_start),
-            (clients::STARTUP_DELAY_FROM_SENT, self.started),
-        ] {
-            cx.recorder
-                .record(histogram, at.since(from).as_nanos() as u64);
-        }
-        cx.out.push_back(Output::Playing { at });
-    }
-
-    /// Notes the arrival of the first picture at which decoding can start, once it is complete.
-    /// `arrived` returns when the first bytes of the body, up to a number, had arrived.
-    fn find_key_frame(
-        &mut self,
-        cx: &mut Context<'_>,
-        track: usize,
-        is_whole: bool,
-        arrived: impl Fn(u64) -> Time,
-    ) {
-        if self.key_frame == KeyFrame::Found || track != 0 {
-            return;
-        }
-        let Some(picture) = self.tracks[0].first_picture(is_whole) else {
-            return;
-        };
-        let at = match self.key_frame {
-            KeyFrame::Begun { end, at } if end == picture.end => at,
-            _ => arrived(picture.end),
-        };
-        self.key_frame = match picture.is_complete {
-            true => KeyFrame::Found,
-            false => KeyFrame::Begun {
-                end: picture.end,
-                at,
-            },
-        };
-        if picture.is_complete {
-            let delay = at.since(self.planned_start);
-            cx.recorder
-                .record(m::KEY_FRAME_DELAY, delay.as_nanos() as u64);
-        }
     }
 
     fn handle_end(&mut self, cx: &mut Context<'_>, track: usize, lane: Lane, at: Time) {
@@ -524,200 +470,6 @@ impl Client {
         }
     }
 
-    /// Returns the encryption of a segment, or the URL of its key if that was not received yet.
-    fn find_key(&self, track: usize, key: Option<(Arc<Key>, [u8; 16])>) -> Result<Found, Refusal> {
-        let Some((key, iv)) = key else {
-            return Ok(Found::Encryption(Encryption::None));
-        };
-        let of_segments = |encryption| match key.is_of_segments {
-            true => Found::Encryption(encryption),
-            false => Found::Encryption(Encryption::None),
-        };
-        let Some(uri) = &key.uri else {
-            return Ok(of_segments(Encryption::Opaque));
-        };
-        let base = &self.tracks[track].base;
-        if let Some(key) = key_in(uri) {
-            let key = key.ok_or_else(|| Refusal {
-                failure: Failure::BadKey,
-                detail: format!("a data: URL does not hold a key of 16 bytes: the playlist {base}"),
-            })?;
-            return Ok(of_segments(Encryption::Known(Cipher { key, iv })));
-        }
-        let url = self.shared.resolve(&self.config, base, uri)?;
-        Ok(match self.shared.key(&url) {
-            None => Found::KeyAt(url),
-            Some(key) => of_segments(Encryption::Known(Cipher { key, iv })),
-        })
-    }
-
-    /// Requests a key, unless the other track does so.
-    fn request_key(&mut self, cx: &mut Context<'_>, track: usize, url: Url) {
-        let is_it =
-            |wanted: &Wanted| matches!(wanted, Wanted::Key(own) if own.is_same_resource(&url));
-        let mut tracks = self.tracks.iter();
-        if !tracks.any(|own| own.wanted.as_ref().is_some_and(is_it)) {
-            let wish = (url.clone(), None);
-            self.request_media(cx, track, wish, Wanted::Key(url), Encryption::None);
-        }
-    }
-
-    fn request_media(
-        &mut self,
-        cx: &mut Context<'_>,
-        track: usize,
-        (url, range): (Url, Option<ByteRange>),
-        wanted: Wanted,
-        encryption: Encryption,
-    ) {
-        let own = &mut self.tracks[track];
-        let patience = match &wanted {
-            Wanted::Hint(_) => own.patience(),
-            Wanted::Map(_) | Wanted::Piece(_) | Wanted::Key(_) => Duration::ZERO,
-        };
-        let seeks_picture = track == 0 && self.key_frame != KeyFrame::Found;
-        if seeks_picture {
-            self.key_frame = KeyFrame::Sought;
-        }
-        own.begin_body(wanted, encryption, seeks_picture);
-        let wish = Wish {
-            url,
-            range,
-            patience,
-            takes_gzip: false,
-        };
-        own.media.fetch(cx, &self.config, &mut self.shared, wish);
-    }
-
-    /// Takes a body that arrived at `at`, `took` after its request and `download` after its head.
-    fn take_media(
-        &mut self,
-        cx: &mut Context<'_>,
-        track: usize,
-        (took, download): (Duration, Duration),
-        at: Time,
-    ) {
-        let own = &mut self.tracks[track];
-        let wanted = own.take_wanted(download);
-        let bytes = own.body_bytes;
-        if let Some(Wanted::Key(url)) = wanted {
-            cx.recorder.add(m::KEYS, 1);
-            cx.recorder.record(m::KEY_DELAY, took.as_nanos() as u64);
-            if let Some(key) = own.content.key(own.body_bytes) {
-                self.shared.keep_key(url, key);
-            }
-        } else if let Some(Wanted::Piece(piece)) = wanted {
-            let histogram = match piece.is_part {
-                true => m::PART_DELAY,
-                false => m::SEGMENT_DELAY,
-            };
-            cx.recorder.record(histogram, took.as_nanos() as u64);
-            let findings = own.finish_inspection();
-            self.take_piece(cx, track, (piece, took), &findings, at);
-            if track == 0 {
-                self.adapt(cx, bytes, download);
-            }
-        } else if let Some(Wanted::Hint(_)) = wanted {
-            cx.recorder.record(m::HINT_DELAY, took.as_nanos() as u64);
-        }
-        self.advance(cx, track);
-    }
-
-    /// Takes the hinted part that was received before the playlist listed it.
-    fn take_held(
-        &mut self,
-        cx: &mut Context<'_>,
-        track: usize,
-        piece: WantedPiece,
-        encryption: &Encryption,
-    ) {
-        let own = &mut self.tracks[track];
-        match own.take_held(encryption) {
-            Ok((download, findings)) => {
-                let bytes = own.body_bytes;
-                self.take_piece(cx, track, (piece, download), &findings, self.latest);
-                if track == 0 {
-                    self.adapt(cx, bytes, download);
-                }
-            }
-            Err(why) => {
-                let refusal = own.media.refusal(Failure::NotMedia, &why);
-                own.wanted = Some(Wanted::Piece(piece));
-                self.refuse(cx, track, Lane::Media, refusal);
-            }
-        }
-    }
-
-    /// Takes a segment or part that arrived at `at`, and that the playlist lists. `took` is the
-    /// time from its request, or that of the body if its response waited for it.
-    fn take_piece(
-        &mut self,
-        cx: &mut Context<'_>,
-        track: usize,
-        (piece, took): (WantedPiece, Duration),
-        findings: &Findings,
-        at: Time,
-    ) {
-        let own = &mut self.tracks[track];
-        own.count_success(Lane::Media);
-        let wrong_duration = own.check_duration(&piece, findings);
-        let (begins_at, repeated) = own.take_piece(piece);
-        let damage = findings.damage(piece.needs_tables);
-        self.segments += 1;
-        self.last_segment = Some(at);
-        self.count_due(cx, 1);
-        for (counter, count) in [
-            (m::SEGMENTS, 1),
-            (m::PARTS, u64::from(piece.is_part)),
-            (m::HINTS_USED, u64::from(piece.was_hinted)),
-            (m::SEGMENTS_LATE, u64::from(took > piece.duration)),
-            (
-                m::DISCONTINUITIES,
-                u64::from(piece.is_discontinuous && !piece.is_rest),
-            ),
-            (m::BYTES_WASTED, repeated),
-            (m::SEGMENTS_DAMAGED, u64::from(damage.is_some())),
-            (m::DURATIONS_WRONG, u64::from(wrong_duration.is_some())),
-            (m::TS_PACKETS, findings.ts.ts_packets),
-            (m::SYNC_LOSSES, findings.ts.sync_losses),
-            (m::CONTINUITY_ERRORS, findings.ts.continuity_errors),
-            (m::CONTINUITY_LOST, findings.ts.continuity_lost),
-        ] {
-            cx.recorder.add(counter, count);
-        }
-        let media = &self.tracks[track].media;
-        if let Some(damage) = damage {
-            let (kind, text) = ("segment_damaged", media.describe(&damage));
-            cx.out.push_back(Output::Note(Note { kind, text }));
-        }
-        if let Some((stated, real)) = wrong_duration {
-            let text = format!(
-                "the segment before has {real:.3} s of media instead of the stated {stated:.3} s"
-            );
-            let (kind, text) = ("duration_wrong", media.describe(&text));
-            cx.out.push_back(Output::Note(Note { kind, text }));
-        }
-        self.extend(cx, at);
-        if track == 0 && self.is_live && !piece.is_rest {
-            let code = findings
-                .time_code
-                .map(|code| Duration::from_nanos(code.nanos));
-            self.measure_latency(cx, begins_at, (piece.date, m::LIVE_LATENCY));
-            self.measure_latency(cx, begins_at, (code, m::PICTURE_LATENCY));
-        }
-    }
-
-    /// Counts a hinted part that is of no use, and gives up its request.
-    fn waste_hint(&mut self, cx: &mut Context<'_>, track: usize, bytes: u64) {
-        cx.recorder.add(m::HINTS_WASTED, 1);
-        cx.recorder.add(m::BYTES_WASTED, bytes);
-        let own = &mut self.tracks[track];
-        if matches!(own.wanted, Some(Wanted::Hint(_))) {
-            own.media.give_up(cx);
-            own.wanted = None;
-        }
-    }
-
     /// Passes what has arrived on all tracks to the model of playback.
     fn extend(&mut self, cx: &mut Context<'_>, at: Time) {
         let open = self.tracks.iter().filter(|track| !track.is_over);
@@ -745,22 +497,6 @@ impl Client {
     fn count_stall(&self, cx: &mut Context<'_>, stalled: Duration) {
         cx.recorder.add(m::STALLS, 1);
         cx.recorder.record(m::STALL_TIME, stalled.as_nanos() as u64);
-    }
-
-    /// Measures the latency of what is shown at `position`, and was made at `date`.
-    fn measure_latency(
-        &self,
-        cx: &mut Context<'_>,
-        position: Duration,
-        (date, histogram): (Option<Duration>, HistogramId),
-    ) {
-        let shown = self.playback.shown_at(position);
-        let shown = shown.filter(|_| self.playback.shows(position));
-        if let (Some(date), Some(wall_clock), Some(shown)) = (date, self.wall_clock, shown) {
-            let shown = wall_clock + shown.since(Time::ZERO);
-            let latency = shown.saturating_sub(date);
-            cx.recorder.record(histogram, latency.as_nanos() as u64);
-        }
     }
 
     /// Handles a request that failed. Playback goes on unless it is hopeless.

@@ -6,18 +6,21 @@ use std::time::Duration;
 use measure::Time;
 
 use crate::boxes::TimeScales;
-use crate::config::{ClientConfig, LowLatency};
+use crate::config::ClientConfig;
 use crate::connection::Connection;
 use crate::content::{Content, Encryption};
 use crate::failure::Failure;
 use crate::inspection::{Findings, Inspection};
-use crate::playlist::{ByteRange, Hint, Key, Map, MediaPlaylist, Piece, Place, Segment};
+use crate::playlist::{ByteRange, Hint, Key, Map, MediaPlaylist, Piece, Place};
 use crate::start::Start;
 use kit::http1::Url;
 use kit::media::ts::checker::FirstPicture;
 use session::ChannelId;
 
+mod hints;
 mod reload;
+
+use hints::Hinted;
 
 /// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,17 +149,6 @@ struct LastPiece {
     after: Place,
     start: Start,
     duration: Duration,
-}
-
-/// A hinted part that was received.
-#[derive(Debug)]
-struct Hinted {
-    hint: Hint,
-    bytes: u64,
-    content: Content,
-    findings: Findings,
-    /// Time from the head of the response to its end.
-    download: Duration,
 }
 
 /// Room for further media.
@@ -398,27 +390,6 @@ impl Track {
         }
     }
 
-    /// Returns the request for the part that the server will have next.
-    fn next_hint(&self, config: &ClientConfig) -> Next {
-        let Some(playlist) = &self.playlist else {
-            return Next::Nothing;
-        };
-        // An older playlist, as from a cache, hints at what the player has.
-        let is_next = playlist.normal(self.next, true) == playlist.end();
-        // Without a first part the initialization section may be missing.
-        let is_free = is_next && !self.end.is_zero() && self.held.is_none();
-        let hint = playlist.hint.as_ref().filter(|_| is_free);
-        match hint.filter(|hint| self.refused.as_ref() != Some(*hint)) {
-            Some(hint) if config.low_latency == LowLatency::Hints => Next::Fetch {
-                uri: hint.uri.to_string(),
-                range: hint.range,
-                wanted: Wanted::Hint(hint.clone()),
-                key: None,
-            },
-            _ => Next::Nothing,
-        }
-    }
-
     /// Begins a body with this encryption, in which the first picture is sought at which decoding
     /// can start if `seeks_picture` is true.
     pub(super) fn begin_body(
@@ -472,20 +443,6 @@ impl Track {
         };
         let checked = self.content.check(self.body_bytes, encryption);
         checked.map_err(|why| (Failure::NotMedia, why))
-    }
-
-    /// Takes the part that is held. Returns the time that its body took and what was found in it,
-    /// or why it cannot be played.
-    pub(super) fn take_held(
-        &mut self,
-        encryption: &Encryption,
-    ) -> Result<(Duration, Findings), String> {
-        let Some(held) = self.held.take() else {
-            return Ok((Duration::ZERO, Findings::default()));
-        };
-        self.body_bytes = held.bytes;
-        held.content.check(held.bytes, encryption)?;
-        Ok((held.download, held.findings))
     }
 
     /// Compares the stated duration of the piece before `piece` with the time from its start to
@@ -649,17 +606,10 @@ impl WantedPiece {
     }
 }
 
-impl Hint {
-    /// True if it is this resource.
-    fn is(&self, media: &Segment) -> bool {
-        self.uri == media.uri && self.range == media.range
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::playlist::Playlist;
+    use crate::playlist::{Playlist, Segment};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -694,25 +644,6 @@ mod tests {
         assert!(!own.is_between_segments());
         own.parts_before.0 = 4 * SECOND;
         assert!(own.is_between_segments());
-    }
-
-    #[test]
-    fn hinted_part_of_the_playlist_before_is_of_no_use() {
-        let mut own = track(0, 0);
-        let other = || Url::parse("http://h/b.m3u8").expect("a URL");
-        assert_eq!(own.change_playlist(other()), None);
-        own.held = Some(Hinted {
-            hint: Hint {
-                uri: "part".into(),
-                range: None,
-            },
-            bytes: 700,
-            content: Content::default(),
-            findings: Findings::default(),
-            download: Duration::ZERO,
-        });
-        assert_eq!(own.change_playlist(other()), Some(700));
-        assert!(own.held.is_none());
     }
 
     #[test]

@@ -149,25 +149,6 @@ impl Track {
         update
     }
 
-    /// Compares the hinted part that was requested, or received, with the piece that the playlist
-    /// lists in its place. Returns the number of useless bytes if the playlist lists another piece
-    /// there, or has ended.
-    fn match_hint(&mut self, in_parts: bool) -> Option<u64> {
-        let (hint, bytes) = match (&self.wanted, &self.held) {
-            (Some(Wanted::Hint(hint)), _) => (hint, self.body_bytes),
-            (_, Some(held)) => (&held.hint, held.bytes),
-            (_, None) => return None,
-        };
-        let is_wasted = match self.piece(in_parts) {
-            Some((_, piece)) => piece.media().is_gap || !hint.is(piece.media()),
-            None => self.playlist.as_ref().is_some_and(|own| own.is_ended),
-        };
-        if is_wasted {
-            self.held = None;
-        }
-        is_wasted.then_some(bytes)
-    }
-
     /// Goes to a place of a playlist.
     fn begin_at(&mut self, playlist: &MediaPlaylist, place: Place) {
         self.go_to(place);

@@ -26,7 +26,7 @@ mod tests;
 mod track;
 mod variants;
 
-use media::Found;
+use media::{Found, count_wasted};
 use track::{Lane, Next, Room, Track, Wanted};
 use variants::Variants;
 
@@ -380,8 +380,13 @@ impl Client {
             }
         }
         self.count_due(cx, update.missed);
-        if let Some(wasted) = update.wasted {
-            self.waste_hint(cx, track, wasted);
+        for wasted in update.wasted.into_iter().flatten() {
+            count_wasted(cx, wasted.bytes);
+            let own = &mut self.tracks[track];
+            if wasted.is_requested {
+                own.media.give_up(cx);
+                own.wanted = None;
+            }
         }
         if let Some(missed) = update.missed_text {
             let kind = "segments_missed";
@@ -427,6 +432,9 @@ impl Client {
                 needed: waits.then_some(self.config.playout_buffer.0),
             };
             let own = &mut self.tracks[track];
+            if own.use_held_map(&self.config) {
+                cx.recorder.add(m::HINTS_USED, 1);
+            }
             match own.next(room, &self.config) {
                 Next::Nothing => return,
                 Next::Over => {
@@ -504,12 +512,12 @@ impl Client {
         let own = &mut self.tracks[track];
         own.lane_mut(lane).give_up(cx);
         if let (Lane::Media, Some(Wanted::Hint(_))) = (lane, &own.wanted) {
-            // The part is requested once the playlist lists it.
+            // What was hinted at is requested once the playlist lists it.
             let (kind, text) = ("hint_failed", refusal.detail);
             cx.out.push_back(Output::Note(Note { kind, text }));
             let bytes = own.body_bytes;
             own.skip(&self.config);
-            self.waste_hint(cx, track, bytes);
+            count_wasted(cx, bytes);
             return self.advance(cx, track);
         }
         if (track, lane) == (0, Lane::Playlists) && self.return_to_previous(cx) {

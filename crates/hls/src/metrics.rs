@@ -66,13 +66,14 @@ measure::metrics! {
         SEGMENTS = "segments", Count, "RFC 8216, 3";
         /// Those that were parts of segments.
         PARTS = "parts", Count, "draft-pantos-hls-rfc8216bis, 4.4.4.9";
-        /// Parts that were requested when the playlist hinted at them, and listed by it later.
+        /// Parts and initialization sections that were requested when the playlist hinted at them,
+        /// and listed by it later.
         HINTS_USED = "hints_used", Count, "draft-pantos-hls-rfc8216bis, 4.4.5.3";
-        /// Parts that were requested when the playlist hinted at them, but that the server refused
-        /// or did not list in this place.
+        /// Parts and initialization sections that were requested when the playlist hinted at them,
+        /// but that the server refused or did not list in this place.
         HINTS_WASTED = "hints_wasted", Count, "draft-pantos-hls-rfc8216bis, 4.4.5.3";
-        /// Bytes of hinted parts that were of no use, and of parts that were received again with
-        /// the whole segment.
+        /// Bytes of hints that were of no use, and of parts that were received again with the whole
+        /// segment.
         BYTES_WASTED = "bytes_wasted", Bytes, "";
         /// Segments that took longer to receive than they play. Of hinted parts, only the body
         /// counts.

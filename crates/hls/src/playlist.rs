@@ -82,6 +82,8 @@ pub struct MediaPlaylist {
     pub parts: Vec<Part>,
     /// Resource that will be the next part (rfc8216bis, 4.4.5.3).
     pub hint: Option<Hint>,
+    /// Initialization section that parts to come will need (rfc8216bis, 4.4.5.3).
+    pub map_hint: Option<Hint>,
     /// True if the server left out segments that were in the playlist before (rfc8216bis, 4.4.5.2).
     pub is_delta: bool,
 }
@@ -128,13 +130,24 @@ pub struct Part {
     pub media: Segment,
 }
 
-/// A part that will be available soon.
+/// A part or initialization section that will be available soon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
+    /// What it will be.
+    pub kind: HintKind,
     /// URI of the resource that will hold it.
     pub uri: Box<str>,
     /// Part of the resource; `None`: all of it.
     pub range: Option<ByteRange>,
+}
+
+/// What a server hints at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HintKind {
+    /// A part of a segment.
+    Part,
+    /// An initialization section.
+    Map,
 }
 
 /// A media segment, or a part of one.

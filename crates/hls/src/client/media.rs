@@ -13,7 +13,7 @@ use crate::content::{Cipher, Encryption, key_in};
 use crate::failure::Failure;
 use crate::inspection::Findings;
 use crate::metrics as m;
-use crate::playlist::{ByteRange, Key};
+use crate::playlist::{ByteRange, HintKind, Key};
 use kit::http1::Url;
 use kit::metrics as clients;
 use session::{Context, Note, Output};
@@ -170,7 +170,9 @@ impl Client {
             if track == 0 {
                 self.adapt(cx, bytes, download);
             }
-        } else if let Some(Wanted::Hint(_)) = wanted {
+        } else if let Some(Wanted::Hint(hint)) = wanted
+            && hint.kind == HintKind::Part
+        {
             cx.recorder.record(m::HINT_DELAY, took.as_nanos() as u64);
         }
         self.advance(cx, track);
@@ -260,17 +262,6 @@ impl Client {
         }
     }
 
-    /// Counts a hinted part that is of no use, and gives up its request.
-    pub(super) fn waste_hint(&mut self, cx: &mut Context<'_>, track: usize, bytes: u64) {
-        cx.recorder.add(m::HINTS_WASTED, 1);
-        cx.recorder.add(m::BYTES_WASTED, bytes);
-        let own = &mut self.tracks[track];
-        if matches!(own.wanted, Some(Wanted::Hint(_))) {
-            own.media.give_up(cx);
-            own.wanted = None;
-        }
-    }
-
     /// Measures the latency of what is shown at `position`, and was made at `date`.
     pub(super) fn measure_latency(
         &self,
@@ -286,4 +277,10 @@ impl Client {
             cx.recorder.record(histogram, latency.as_nanos() as u64);
         }
     }
+}
+
+/// Counts a hint that was of no use, and the bytes of it that were received.
+pub(super) fn count_wasted(cx: &mut Context<'_>, bytes: u64) {
+    cx.recorder.add(m::HINTS_WASTED, 1);
+    cx.recorder.add(m::BYTES_WASTED, bytes);
 }

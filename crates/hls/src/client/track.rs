@@ -11,7 +11,7 @@ use crate::connection::Connection;
 use crate::content::{Content, Encryption};
 use crate::failure::Failure;
 use crate::inspection::{Findings, Inspection};
-use crate::playlist::{ByteRange, Hint, Key, Map, MediaPlaylist, Piece, Place};
+use crate::playlist::{ByteRange, Hint, HintKind, Key, Map, MediaPlaylist, Piece, Place};
 use crate::start::Start;
 use kit::http1::Url;
 use kit::media::ts::checker::FirstPicture;
@@ -20,7 +20,7 @@ use session::ChannelId;
 mod hints;
 mod reload;
 
-use hints::Hinted;
+use hints::{Hinted, HintedMap};
 
 /// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,8 +79,12 @@ pub(super) struct Track {
     pub(super) must_be_whole: bool,
     /// The hinted part that was received before the playlist listed it.
     held: Option<Hinted>,
+    /// The initialization section that was received before the playlist listed it.
+    held_map: Option<HintedMap>,
     /// The hint that was refused last.
     refused: Option<Hint>,
+    /// The hint at an initialization section that was refused last.
+    refused_map: Option<Hint>,
     /// The current request on the connection for media.
     pub(super) wanted: Option<Wanted>,
     /// Encryption of the body on the connection for media.
@@ -117,7 +121,7 @@ pub(super) struct Track {
 pub(super) enum Wanted {
     Map(Arc<Map>),
     Piece(WantedPiece),
-    /// A part that the playlist does not list yet.
+    /// A part or initialization section that the playlist does not list yet.
     Hint(Hint),
     /// The key of the next segment or initialization section, which is at this URL.
     Key(Url),
@@ -208,7 +212,9 @@ impl Track {
             may_skip: false,
             must_be_whole: false,
             held: None,
+            held_map: None,
             refused: None,
+            refused_map: None,
             wanted: None,
             encryption: Encryption::None,
             content: Content::default(),
@@ -241,17 +247,20 @@ impl Track {
     }
 
     /// Goes on with the playlist of another variant or rendition, at the same place. Returns the
-    /// bytes of a hinted part that was received and is of no use any more.
-    pub(super) fn change_playlist(&mut self, url: Url) -> Option<u64> {
+    /// bytes of each hint that was received and is of no use any more.
+    pub(super) fn change_playlist(&mut self, url: Url) -> [Option<u64>; 2] {
         self.previous_url = Some(std::mem::replace(&mut self.url, url));
         self.playlist = None;
         self.map = None;
         self.last = None;
         self.refused = None;
+        self.refused_map = None;
         if self.next.part > 0 {
             self.go_to(self.next.next_segment());
         }
-        self.held.take().map(|held| held.bytes)
+        let part = self.held.take().map(|held| held.bytes);
+        let map = self.held_map.take().map(|held| held.bytes);
+        [part, map]
     }
 
     /// Returns the URL of the playlist with which it goes on now, if it is to change.
@@ -398,14 +407,15 @@ impl Track {
         encryption: Encryption,
         seeks_picture: bool,
     ) {
-        let is_readable = match (&wanted, &encryption) {
-            (Wanted::Piece(_), Encryption::None) => true,
-            (Wanted::Hint(_), Encryption::None) => !self.ends_encrypted(),
-            _ => false,
+        let is_section = match &wanted {
+            Wanted::Map(_) => Some(true),
+            Wanted::Piece(_) => Some(false),
+            Wanted::Hint(hint) if !self.ends_encrypted() => Some(hint.kind == HintKind::Map),
+            Wanted::Hint(_) | Wanted::Key(_) => None,
         };
-        self.inspection = match (&wanted, &encryption) {
-            (Wanted::Map(_), Encryption::None) => Inspection::Section(Vec::new()),
-            _ if is_readable => Inspection::Before { seeks_picture },
+        self.inspection = match (is_section, &encryption) {
+            (Some(true), Encryption::None) => Inspection::Section(Vec::new()),
+            (Some(false), Encryption::None) => Inspection::Before { seeks_picture },
             _ => Inspection::Skipped,
         };
         self.wanted = Some(wanted);
@@ -435,7 +445,7 @@ impl Track {
             let key = self.content.key(length);
             return key.map(drop).ok_or_else(|| (Failure::BadKey, text()));
         }
-        // The key of a hinted part is only known once the playlist lists it.
+        // The key of what a hint refers to is only known once the playlist lists it.
         let is_unknown = matches!(self.wanted, Some(Wanted::Hint(_))) && self.ends_encrypted();
         let encryption = match is_unknown {
             true => &Encryption::Opaque,
@@ -511,15 +521,7 @@ impl Track {
                 self.map = Some(map.clone());
                 self.scales = self.inspection.finish_section();
             }
-            Some(Wanted::Hint(hint)) => {
-                self.held = Some(Hinted {
-                    hint: hint.clone(),
-                    bytes: self.body_bytes,
-                    content: self.content,
-                    findings: self.inspection.finish(),
-                    download,
-                });
-            }
+            Some(Wanted::Hint(hint)) => self.hold(hint.clone(), download),
             Some(Wanted::Piece(_) | Wanted::Key(_)) | None => {}
         }
         wanted
@@ -572,7 +574,10 @@ impl Track {
     pub(super) fn skip(&mut self, config: &ClientConfig) {
         match self.wanted.take() {
             Some(Wanted::Piece(piece)) => self.pass(piece),
-            Some(Wanted::Hint(hint)) => self.refused = Some(hint),
+            Some(Wanted::Hint(hint)) => match hint.kind {
+                HintKind::Part => self.refused = Some(hint),
+                HintKind::Map => self.refused_map = Some(hint),
+            },
             // The initialization section or key failed, or the URL of the piece cannot be
             // requested.
             Some(Wanted::Map(_) | Wanted::Key(_)) | None => {

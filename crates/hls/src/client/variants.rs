@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::media::count_wasted;
 use super::{Client, Track};
 use crate::adaptation::Adaptation;
 use crate::config::VariantChoice;
@@ -147,8 +148,8 @@ impl Client {
     pub(super) fn change_playlist(&mut self, cx: &mut Context<'_>, track: usize, url: Url) {
         let own = &mut self.tracks[track];
         own.playlists.give_up(cx);
-        if let Some(wasted) = own.change_playlist(url) {
-            self.waste_hint(cx, track, wasted);
+        for bytes in own.change_playlist(url).into_iter().flatten() {
+            count_wasted(cx, bytes);
         }
         self.request_playlist(cx, track);
     }

@@ -12,9 +12,9 @@ use quick_m3u8::tag::hls::{
 use quick_m3u8::{HlsLine, Reader};
 
 use super::{
-    AudioRendition, ByteRange, DURATION_MAX, Hint, Key, Map, MediaPlaylist, MultivariantPlaylist,
-    PARTS_MAX, Part, Place, Playlist, PlaylistError, SEGMENTS_MAX, Segment, ServerControl,
-    VARIANTS_MAX, Variant, date,
+    AudioRendition, ByteRange, DURATION_MAX, Hint, HintKind, Key, Map, MediaPlaylist,
+    MultivariantPlaylist, PARTS_MAX, Part, Place, Playlist, PlaylistError, SEGMENTS_MAX, Segment,
+    ServerControl, VARIANTS_MAX, Variant, date,
 };
 
 /// Name of the tag with the date of a segment. The parser of tags refuses time zones without a
@@ -91,6 +91,7 @@ struct Builder<'a> {
     segments: Vec<Arc<Segment>>,
     parts: Vec<Part>,
     hint: Option<Hint>,
+    map_hint: Option<Hint>,
     is_delta: bool,
     /// Duration of the segment whose URI follows.
     duration: Option<f64>,
@@ -271,15 +272,18 @@ impl Builder<'_> {
     }
 
     fn preload_hint(&mut self, tag: &PreloadHint<'_>) {
-        if tag.hint_type() != EnumeratedString::Known(PreloadHintType::Part) {
-            return;
-        }
+        let (kind, hint) = match tag.hint_type() {
+            EnumeratedString::Known(PreloadHintType::Part) => (HintKind::Part, &mut self.hint),
+            EnumeratedString::Known(PreloadHintType::Map) => (HintKind::Map, &mut self.map_hint),
+            EnumeratedString::Unknown(_) => return,
+        };
         let (offset, length) = (tag.byterange_start(), tag.byterange_length());
         let range = length.map(|length| ByteRange { offset, length });
-        // One that begins in the middle of a resource and has no stated end may hold more parts
-        // than one. It is requested when the playlist lists it.
+        // What begins in the middle of a resource and has no stated end may hold more than one
+        // part. It is requested when the playlist lists it.
         let is_open = offset > 0 && length.is_none();
-        self.hint = (!is_open && length != Some(0)).then(|| Hint {
+        *hint = (!is_open && length != Some(0)).then(|| Hint {
+            kind,
             uri: tag.uri().into(),
             range,
         });
@@ -347,6 +351,7 @@ impl Builder<'_> {
             segments: self.segments,
             parts: self.parts,
             hint: self.hint,
+            map_hint: self.map_hint,
             is_delta: self.is_delta,
         }))
     }

@@ -269,6 +269,24 @@ fn hints_that_cannot_be_requested_on_their_own_are_left_out() {
     assert_eq!(range(",BYTERANGE-LENGTH=0"), None);
 }
 
+#[test]
+fn hints_at_sections_and_parts_are_kept_apart() {
+    let playlist = media(
+        "#EXTM3U\n#EXT-X-TARGETDURATION:2\n\
+         #EXT-X-PRELOAD-HINT:TYPE=MAP,URI=\"c\",BYTERANGE-START=3,BYTERANGE-LENGTH=4\n\
+         #EXT-X-PART:DURATION=1,URI=\"a\",BYTERANGE=\"5@0\"\n\
+         #EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"a\",BYTERANGE-START=5,BYTERANGE-LENGTH=6\n\
+         #EXT-X-PRELOAD-HINT:TYPE=KEY,URI=\"d\"\n",
+    );
+    let hint = |kind, uri: &str, offset, length| Hint {
+        kind,
+        uri: uri.into(),
+        range: Some(ByteRange { offset, length }),
+    };
+    assert_eq!(playlist.map_hint, Some(hint(HintKind::Map, "c", 3, 4)));
+    assert_eq!(playlist.hint, Some(hint(HintKind::Part, "a", 5, 6)));
+}
+
 prop_compose! {
     fn segment()(
         milliseconds in 0u64..100_000,
@@ -332,6 +350,7 @@ proptest! {
             segments: segments.into_iter().map(Arc::new).collect(),
             parts: Vec::new(),
             hint: None,
+            map_hint: None,
             is_delta: false,
         };
         let read = Playlist::parse(write(&playlist).as_bytes(), None);

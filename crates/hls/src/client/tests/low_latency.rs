@@ -22,6 +22,14 @@ struct Origin {
     refuses_hints: bool,
     /// Number of parts after which it stops.
     stops_after: Option<u64>,
+    /// First part of the segment that has a second initialization section.
+    second_from: Option<u64>,
+    /// Number of parts before it at which the server begins to hint at the section.
+    second_ahead: u64,
+    /// Time from which on the section exists.
+    second_at: Time,
+    /// It hints at another section instead.
+    hints_at_third: bool,
 }
 
 impl Origin {
@@ -35,12 +43,19 @@ impl Origin {
         let mut text = format!(
             "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-PART-INF:PART-TARGET=0.5\n\
              #EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=1.5,CAN-SKIP-UNTIL=12\n\
-             #EXT-X-MEDIA-SEQUENCE:{first}\n#EXT-X-MAP:URI=\"init.mp4\"\n"
+             #EXT-X-MEDIA-SEQUENCE:{first}\n"
         );
+        let second_from = self.second_from.map(|part| part / 4);
+        let is_second = second_from.is_some_and(|second| second < first + skips);
+        let section = if is_second { "second" } else { "init" };
+        text += &format!("#EXT-X-MAP:URI=\"{section}.mp4\"\n");
         if skips > 0 {
             text += &format!("#EXT-X-SKIP:SKIPPED-SEGMENTS={skips}\n");
         }
         for segment in first + skips..=segments {
+            if second_from == Some(segment) {
+                text += "#EXT-X-DISCONTINUITY\n#EXT-X-MAP:URI=\"second.mp4\"\n";
+            }
             let date = 1_700_000_000 - COMPLETE * PART / 1000 + 2 * segment;
             let (hour, minute, second) = (date / 3600 % 24, date / 60 % 60, date % 60);
             text += &format!(
@@ -65,6 +80,14 @@ impl Origin {
         } else {
             "part"
         };
+        let is_near = |part| complete <= part && part <= complete + self.second_ahead;
+        if self.second_from.is_some_and(is_near) {
+            let section = match self.hints_at_third {
+                true => "third",
+                false => "second",
+            };
+            text += &format!("#EXT-X-PRELOAD-HINT:TYPE=MAP,URI=\"{section}.mp4\"\n");
+        }
         text += &format!("#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"{complete}.{name}\"\n");
         text
     }
@@ -88,11 +111,12 @@ impl Origin {
                     (None, _) => now,
                 }
             }
+            "mp4" if stem == "second" => self.second_at,
             "mp4" => now,
             _ => Self::complete_at(number),
         };
         let ready_at = ready_at.max(now);
-        if self.refuses_hints && kind == "part" && ready_at > now {
+        if self.refuses_hints && ready_at > now && (kind == "part" || stem == "second") {
             return Some(Answer::new("404 Not Found", ""));
         }
         let mut complete = COMPLETE + ready_at.since(Time::ZERO).as_millis() as u64 / PART;
@@ -295,6 +319,95 @@ fn part_whose_hint_is_refused_is_requested_when_it_is_listed() {
     assert_eq!(world.count(m::SEGMENTS_FAILED), 0);
     assert!(world.notes.iter().all(|kind| *kind == "hint_failed"));
     assert_eq!(world.notes.len(), 21);
+}
+
+/// Requests for initialization sections after the first, with the time of each; hints used, hints
+/// wasted, and their bytes; notes.
+type Sections = (Vec<(Time, String)>, [u64; 3], Vec<&'static str>);
+
+/// Runs a player of a server whose parts from number 48 on have another initialization section.
+fn run_with_sections(origin: Origin) -> Sections {
+    let origin = Origin {
+        second_from: Some(48),
+        ..origin
+    };
+    let mut world = origin.world(config());
+    world.run(at(10_100));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    assert_eq!(world.count(m::PARTS), 24);
+    assert_eq!(world.count(m::STALLS), 0);
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 0);
+    let sections = world.asked.iter();
+    let sections = sections.filter(|asked| asked.path.ends_with(".mp4"));
+    let mut sections: Vec<_> = sections.map(|own| (own.at, own.path.clone())).collect();
+    assert_eq!(sections.remove(0).1, "/a/init.mp4");
+    let counts = [m::HINTS_USED, m::HINTS_WASTED, m::BYTES_WASTED].map(|own| world.count(own));
+    (sections, counts, world.notes)
+}
+
+#[test]
+fn hinted_section_is_requested_before_it_is_needed() {
+    // A segment before, or with the part that needs it; then it takes longer than the part before.
+    let late = Origin::complete_at(47) + Duration::from_millis(300);
+    for (second_ahead, second_at) in [(4, Time::ZERO), (0, Time::ZERO), (0, late)] {
+        let (sections, counts, notes) = run_with_sections(Origin {
+            second_ahead,
+            second_at,
+            ..Origin::default()
+        });
+        let asked: Vec<_> = sections.iter().map(|(_, path)| path.as_str()).collect();
+        assert_eq!(asked, ["/a/second.mp4"]);
+        let hinted_at = Origin::complete_at(47 - second_ahead);
+        let asked_after = sections[0].0.since(hinted_at);
+        assert!(asked_after <= Duration::from_millis(50), "{asked_after:?}");
+        assert_eq!((counts, notes.as_slice()), ([21, 0, 0], &[][..]));
+    }
+}
+
+#[test]
+fn hinted_section_does_not_delay_the_parts_before() {
+    // It is answered two parts too late for part 44, which does not need it.
+    let (sections, counts, notes) = run_with_sections(Origin {
+        second_ahead: 4,
+        second_at: Origin::complete_at(46),
+        ..Origin::default()
+    });
+    let asked: Vec<_> = sections.iter().map(|(_, path)| path.as_str()).collect();
+    assert_eq!(asked, ["/a/second.mp4", "/a/second.mp4"]);
+    assert!(sections[1].0 > Origin::complete_at(48), "{sections:?}");
+    // Part 44 was requested when it was listed.
+    assert_eq!((counts, notes.as_slice()), ([19, 1, 0], &[][..]));
+}
+
+#[test]
+fn hinted_section_that_is_not_listed_is_wasted() {
+    let (sections, counts, notes) = run_with_sections(Origin {
+        second_ahead: 4,
+        hints_at_third: true,
+        ..Origin::default()
+    });
+    let asked: Vec<_> = sections.iter().map(|(_, path)| path.as_str()).collect();
+    assert_eq!(asked, ["/a/third.mp4", "/a/second.mp4"]);
+    // The section is requested when the first part that needs it is listed, while that is held.
+    assert!(sections[1].0 > Origin::complete_at(48), "{sections:?}");
+    assert_eq!((counts, notes.as_slice()), ([20, 1, 800], &[][..]));
+}
+
+#[test]
+fn section_whose_hint_is_refused_is_requested_when_it_is_listed() {
+    let (sections, counts, notes) = run_with_sections(Origin {
+        refuses_hints: true,
+        second_ahead: 4,
+        second_at: Origin::complete_at(46),
+        ..Origin::default()
+    });
+    let asked: Vec<_> = sections.iter().map(|(_, path)| path.as_str()).collect();
+    assert_eq!(asked, ["/a/second.mp4", "/a/second.mp4"]);
+    assert!(sections[0].0 < Origin::complete_at(44), "{sections:?}");
+    assert!(sections[1].0 > Origin::complete_at(48), "{sections:?}");
+    // So are the hints at parts.
+    assert_eq!(counts[..2], [0, 1 + 21]);
+    assert_eq!(notes, vec!["hint_failed"; 22]);
 }
 
 #[test]

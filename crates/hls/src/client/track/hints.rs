@@ -1,12 +1,14 @@
-//! Hinted parts of a track: requested before the playlist lists them (rfc8216bis, 4.4.5.3).
+//! Hinted parts and initialization sections of a track: requested before the playlist lists them
+//! (rfc8216bis, 4.4.5.3).
 
 use std::time::Duration;
 
 use super::{Next, Track, Wanted};
+use crate::boxes::TimeScales;
 use crate::config::{ClientConfig, LowLatency};
 use crate::content::{Content, Encryption};
 use crate::inspection::Findings;
-use crate::playlist::{Hint, Segment};
+use crate::playlist::{ByteRange, Hint, HintKind, Piece};
 
 /// A hinted part that was received.
 #[derive(Debug)]
@@ -19,8 +21,26 @@ pub(super) struct Hinted {
     pub(super) download: Duration,
 }
 
+/// A hinted initialization section that was received.
+#[derive(Debug)]
+pub(super) struct HintedMap {
+    hint: Hint,
+    pub(super) bytes: u64,
+    scales: TimeScales,
+}
+
+/// A hint that was of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::client) struct Wasted {
+    /// Bytes of it that were received.
+    pub(in crate::client) bytes: u64,
+    /// True if its request is still under way.
+    pub(in crate::client) is_requested: bool,
+}
+
 impl Track {
-    /// Returns the request for the part that the server will have next.
+    /// Returns the request for what the server will have next: an initialization section, otherwise
+    /// a part.
     pub(super) fn next_hint(&self, config: &ClientConfig) -> Next {
         let Some(playlist) = &self.playlist else {
             return Next::Nothing;
@@ -29,8 +49,16 @@ impl Track {
         let is_next = playlist.normal(self.next, true) == playlist.end();
         // Without a first part the initialization section may be missing.
         let is_free = is_next && !self.end.is_zero() && self.held.is_none();
-        let hint = playlist.hint.as_ref().filter(|_| is_free);
-        match hint.filter(|hint| self.refused.as_ref() != Some(*hint)) {
+        let part = playlist.hint.as_ref().filter(|_| is_free);
+        let part = part.filter(|hint| self.refused.as_ref() != Some(*hint));
+        let map = playlist.map_hint.as_ref().filter(|_| is_free);
+        let map = map.filter(|hint| {
+            let known = self.map.as_ref();
+            let held = self.held_map.as_ref().map(|held| &held.hint);
+            let is_known = known.is_some_and(|map| hint.is(&map.uri, map.range));
+            !is_known && held != Some(*hint) && self.refused_map.as_ref() != Some(*hint)
+        });
+        match map.or(part) {
             Some(hint) if config.low_latency == LowLatency::Hints => Next::Fetch {
                 uri: hint.uri.to_string(),
                 range: hint.range,
@@ -41,23 +69,110 @@ impl Track {
         }
     }
 
-    /// Compares the hinted part that was requested, or received, with the piece that the playlist
-    /// lists in its place. Returns the number of useless bytes if the playlist lists another piece
-    /// there, or has ended.
-    pub(super) fn match_hint(&mut self, in_parts: bool) -> Option<u64> {
-        let (hint, bytes) = match (&self.wanted, &self.held) {
-            (Some(Wanted::Hint(hint)), _) => (hint, self.body_bytes),
-            (_, Some(held)) => (&held.hint, held.bytes),
-            (_, None) => return None,
+    /// Keeps a hinted resource that has arrived. `download` is the time from the head of its
+    /// response to its end.
+    pub(super) fn hold(&mut self, hint: Hint, download: Duration) {
+        let bytes = self.body_bytes;
+        match hint.kind {
+            HintKind::Part => {
+                self.held = Some(Hinted {
+                    hint,
+                    bytes,
+                    content: self.content,
+                    findings: self.inspection.finish(),
+                    download,
+                });
+            }
+            HintKind::Map => {
+                self.held_map = Some(HintedMap {
+                    hint,
+                    bytes,
+                    scales: self.inspection.finish_section(),
+                });
+            }
+        }
+    }
+
+    /// Compares the hints that were requested, or received, with what a new playlist lists. Returns
+    /// those that are of no use.
+    pub(super) fn match_hints(&mut self, in_parts: bool) -> [Option<Wasted>; 2] {
+        [self.match_part(in_parts), self.match_map(in_parts)]
+    }
+
+    /// Compares a part with the piece in its place.
+    fn match_part(&mut self, in_parts: bool) -> Option<Wasted> {
+        let requested = self.requested_hint(HintKind::Part);
+        let held = self.held.as_ref().map(|held| (&held.hint, held.bytes));
+        let (hint, bytes) = requested.or(held)?;
+        let wasted = Wasted {
+            bytes,
+            is_requested: requested.is_some(),
         };
-        let is_wasted = match self.piece(in_parts) {
-            Some((_, piece)) => piece.media().is_gap || !hint.is(piece.media()),
+        let is_wasted = match self.piece(in_parts).map(|(_, piece)| piece.media()) {
+            Some(media) => media.is_gap || !hint.is(&media.uri, media.range),
             None => self.playlist.as_ref().is_some_and(|own| own.is_ended),
         };
         if is_wasted {
             self.held = None;
         }
-        is_wasted.then_some(bytes)
+        is_wasted.then_some(wasted)
+    }
+
+    /// Compares an initialization section with those of the pieces to come. It stays of use as long
+    /// as the playlist hints at it. A request to which the server does not answer yet must not delay
+    /// a piece that needs another section.
+    fn match_map(&mut self, in_parts: bool) -> Option<Wasted> {
+        let requested = self.requested_hint(HintKind::Map);
+        let held = self.held_map.as_ref().map(|held| (&held.hint, held.bytes));
+        let (hint, bytes) = requested.or(held)?;
+        let wasted = Wasted {
+            bytes,
+            is_requested: requested.is_some(),
+        };
+        let playlist = self.playlist.as_ref()?;
+        let mut next = self.piece(in_parts);
+        let delays = wasted.is_requested && next.is_some_and(|(_, piece)| !hint.is_of(piece));
+        let mut is_listed = false;
+        while let Some((place, piece)) = next {
+            is_listed |= hint.is_of(piece);
+            next = playlist.piece(piece.end(place), in_parts);
+        }
+        let is_hinted = playlist.map_hint.as_ref() == Some(hint);
+        if !delays && (is_listed || is_hinted) {
+            return None;
+        }
+        self.refused_map = delays.then(|| hint.clone()).or(self.refused_map.take());
+        self.held_map = None;
+        Some(wasted)
+    }
+
+    /// Returns the hint of this kind that is being requested, and the bytes of it that have arrived.
+    fn requested_hint(&self, kind: HintKind) -> Option<(&Hint, u64)> {
+        match &self.wanted {
+            Some(Wanted::Hint(hint)) if hint.kind == kind => Some((hint, self.body_bytes)),
+            _ => None,
+        }
+    }
+
+    /// Uses the initialization section that is held if it is that of the next piece. Returns whether
+    /// it is.
+    pub(in crate::client) fn use_held_map(&mut self, config: &ClientConfig) -> bool {
+        if self.held_map.is_none() || self.media.is_busy() {
+            return false;
+        }
+        let piece = self.piece(self.is_in_parts(config));
+        let Some(map) = piece.and_then(|(_, piece)| piece.media().map.clone()) else {
+            return false;
+        };
+        let held = self
+            .held_map
+            .take_if(|held| held.hint.is(&map.uri, map.range));
+        let is_used = held.is_some();
+        if let Some(held) = held {
+            self.map = Some(map);
+            self.scales = held.scales;
+        }
+        is_used
     }
 
     /// Takes the part that is held. Returns the time that its body took and what was found in it,
@@ -77,8 +192,14 @@ impl Track {
 
 impl Hint {
     /// True if it is this resource.
-    fn is(&self, media: &Segment) -> bool {
-        self.uri == media.uri && self.range == media.range
+    fn is(&self, uri: &str, range: Option<ByteRange>) -> bool {
+        *self.uri == *uri && self.range == range
+    }
+
+    /// True if it is the initialization section of this piece.
+    fn is_of(&self, piece: Piece<'_>) -> bool {
+        let map = piece.media().map.as_ref();
+        map.is_some_and(|map| self.is(&map.uri, map.range))
     }
 }
 
@@ -88,12 +209,13 @@ mod tests {
     use kit::http1::Url;
 
     #[test]
-    fn hinted_part_of_the_playlist_before_is_of_no_use() {
+    fn hints_of_the_playlist_before_are_of_no_use() {
         let mut own = Track::new(Url::parse("http://h/a.m3u8").expect("a URL"));
         let other = || Url::parse("http://h/b.m3u8").expect("a URL");
-        assert_eq!(own.change_playlist(other()), None);
+        assert_eq!(own.change_playlist(other()), [None, None]);
         own.held = Some(Hinted {
             hint: Hint {
+                kind: HintKind::Part,
                 uri: "part".into(),
                 range: None,
             },
@@ -102,7 +224,16 @@ mod tests {
             findings: Findings::default(),
             download: Duration::ZERO,
         });
-        assert_eq!(own.change_playlist(other()), Some(700));
-        assert!(own.held.is_none());
+        own.held_map = Some(HintedMap {
+            hint: Hint {
+                kind: HintKind::Map,
+                uri: "map".into(),
+                range: None,
+            },
+            bytes: 80,
+            scales: TimeScales::default(),
+        });
+        assert_eq!(own.change_playlist(other()), [Some(700), Some(80)]);
+        assert!(own.held.is_none() && own.held_map.is_none());
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use measure::Time;
 
+use super::hints::Wasted;
 use super::{Track, Wanted};
 use crate::config::{ClientConfig, LowLatency};
 use crate::playlist::{MediaPlaylist, Place, SEGMENTS_MAX};
@@ -26,8 +27,8 @@ pub(in crate::client) struct Update {
     pub(in crate::client) is_backwards: bool,
     /// True if the server answered before it had what the request waited for.
     pub(in crate::client) is_short: bool,
-    /// Number of bytes of a hinted part that the playlist does not list; `None` if there is none.
-    pub(in crate::client) wasted: Option<u64>,
+    /// Hints that are of no use, because the playlist does not list them.
+    pub(in crate::client) wasted: [Option<Wasted>; 2],
     /// Number of segments that were not requested in time.
     pub(in crate::client) missed: u64,
     /// Position at which playback begins, if it is to begin.
@@ -145,7 +146,7 @@ impl Track {
         self.reload_at = (!playlist.is_ended).then_some(reload_at);
         self.target = playlist.target_duration;
         self.playlist = Some(playlist);
-        update.wasted = self.match_hint(in_parts);
+        update.wasted = self.match_hints(in_parts);
         update
     }
 

@@ -491,6 +491,7 @@ impl Client {
                 .unwrap_or_default(),
         };
         let change = self.playback.extend(at, end, open.count() == 0);
+        self.count_shown(cx);
         if change.begins {
             self.playback_began = Some(at);
             let delay = at.since(self.planned_start);
@@ -502,8 +503,16 @@ impl Client {
         }
     }
 
+    fn count_shown(&mut self, cx: &mut Context<'_>) {
+        let shown = self.playback.take_shown(cx.now);
+        cx.recorder
+            .add(m::SHOWN_NANOSECONDS, shown.as_nanos() as u64);
+    }
+
     fn count_stall(&self, cx: &mut Context<'_>, stalled: Duration) {
         cx.recorder.add(m::STALLS, 1);
+        cx.recorder
+            .add(m::STALL_NANOSECONDS, stalled.as_nanos() as u64);
         cx.recorder.record(m::STALL_TIME, stalled.as_nanos() as u64);
     }
 

@@ -105,6 +105,10 @@ measure::metrics! {
         SWITCHES_DOWN = "switches_down", Count, "RFC 8216, 6.3.1";
         /// Times at which playback stood still because the next segment was not complete.
         STALLS = "stalls", Count, "ITU-T P.1203";
+        /// Media that was shown, in nanoseconds.
+        SHOWN_NANOSECONDS = "shown_nanoseconds", Count, "";
+        /// Total duration of the stalls in nanoseconds. A stall counts at its end.
+        STALL_NANOSECONDS = "stall_nanoseconds", Count, "ITU-T P.1203";
         /// Transport packets in the segments.
         TS_PACKETS = "ts_packets", Count, "ISO/IEC 13818-1, 2.4.3.2";
         /// Losses of sync in the segments: a packet did not begin with the sync byte, or was not
@@ -176,6 +180,9 @@ measure::metrics! {
         "loss", Ratio, "", LossRatio(SEGMENTS_DUE, SEGMENTS);
         /// Share of the needed segments that the player did not get, or whose contents are wrong.
         "wrong", Ratio, "", WrongShare(&[SEGMENTS_DUE], SEGMENTS, SEGMENTS_DAMAGED);
+        /// Share of the time since the beginning of playback in which playback stood still, also
+        /// called rebuffering ratio.
+        "stall_ratio", Ratio, "ITU-T P.1203", Share(STALL_NANOSECONDS, SHOWN_NANOSECONDS);
         /// Bit rate of received media.
         "bitrate", BitsPerSecond, "", Rate(PAYLOAD_BYTES, 8);
         /// Bit rate of all that was received.
@@ -227,7 +234,10 @@ const ROWS: &[SummaryRow] = &[
     SummaryRow::text(
         "stalls",
         &[RowCondition::Above("segments")],
-        &[Part::Text("{stalls}")],
+        &[
+            Part::Text("{stalls}"),
+            Part::If("stalls", ", {stall_ratio} of the time"),
+        ],
     ),
     SummaryRow::text(
         "switches",

@@ -15,6 +15,8 @@ pub(crate) struct Playback {
     /// End of the media that has arrived.
     end: Duration,
     stalled: Duration,
+    /// Position up to which [`take_shown`](Playback::take_shown) has counted.
+    counted: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,7 @@ impl Playback {
             state: State::Before,
             end: Duration::ZERO,
             stalled: Duration::ZERO,
+            counted: Duration::ZERO,
         }
     }
 
@@ -84,7 +87,10 @@ impl Playback {
                 self.stalled += stalled;
                 change.stalled = Some(stalled);
             }
-            _ => change.begins = true,
+            _ => {
+                change.begins = true;
+                self.counted = self.start;
+            }
         }
         let since = now;
         self.state = State::Playing { since, position };
@@ -153,6 +159,16 @@ impl Playback {
         Some(stalled)
     }
 
+    /// Returns how much media was shown since the last call.
+    pub(crate) fn take_shown(&mut self, now: Time) -> Duration {
+        let (position, _) = self.position(now);
+        let before = std::mem::replace(&mut self.counted, position);
+        match self.state {
+            State::Before => Duration::ZERO,
+            State::Playing { .. } | State::Stalled { .. } => position.saturating_sub(before),
+        }
+    }
+
     /// True if playback has begun.
     pub(crate) fn has_begun(&self) -> bool {
         self.state != State::Before
@@ -194,6 +210,23 @@ mod tests {
         assert_eq!(playback.shown_at(5 * SECOND), Some(at(6250)));
         assert_eq!(playback.finish(at(7000), false), None);
         assert_eq!(playback.stalled(), Duration::from_millis(750));
+    }
+
+    #[test]
+    fn shown_media_and_stalls_fill_the_time_since_playback_began() {
+        let mut playback = Playback::new(Duration::ZERO);
+        playback.start_at(SECOND);
+        assert_eq!(playback.take_shown(at(400)), Duration::ZERO);
+        assert!(playback.extend(at(500), 3 * SECOND, false).begins);
+        // It has arrived 100 ms ago. It is dry at 2.5 s, and goes on at 4 s.
+        let mut shown = playback.take_shown(at(600));
+        assert_eq!(shown, Duration::from_millis(100));
+        shown += playback.take_shown(at(3000));
+        let stalled = playback.extend(at(4000), 8 * SECOND, false).stalled;
+        let stalled = stalled.expect("it stood still");
+        shown += playback.take_shown(at(6000));
+        assert_eq!((shown, stalled), (4 * SECOND, SECOND * 3 / 2));
+        assert_eq!(shown + stalled, Duration::from_millis(6000 - 500));
     }
 
     #[test]

@@ -102,6 +102,7 @@ impl Client {
             track.playlists.close(cx);
             track.media.close(cx);
         }
+        self.count_shown(cx);
         let is_over = matches!(outcome, Outcome::Completed | Outcome::EndedByServer { .. });
         if let Some(stalled) = self.playback.finish(cx.now, is_over) {
             self.count_stall(cx, stalled);

@@ -102,6 +102,9 @@ fn slow_segments_stall_playback_for_a_known_time() {
     let stalls = world.recorder.histogram(m::STALL_TIME).expect("recorded");
     assert_eq!(stalls.count(), 4);
     assert_eq!(world.recorded(m::STALL_TIME).1, 1000);
+    // From the beginning of playback to the end of the run.
+    let [shown, stalled] = [m::SHOWN_NANOSECONDS, m::STALL_NANOSECONDS].map(|own| world.count(own));
+    assert_eq!((shown, stalled), (8_000_000_000, 3_978_000_000));
     let service = world.service.expect("it is judged");
     assert_eq!(service.judgement(false), Some(Judgement::StartedLate));
 }

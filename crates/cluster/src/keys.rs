@@ -326,7 +326,9 @@ fn configuration(port: u16, runners: &BTreeSet<String>) -> String {
            key_file: \"{SERVER_KEY}\"\n  \
            ca_file: \"{AUTHORITY}\"\n  \
            # The certificate of a client is its user.\n  \
-           verify_and_map: true\n\
+           verify_and_map: true\n  \
+           # Seconds for a handshake. Machines under load may need more than the default, 2.\n  \
+           timeout: 10\n\
          }}\n\
          authorization {{\n  \
            users = [\n{}  ]\n\

@@ -68,7 +68,8 @@ fn keys_permit_each_only_its_own_and_strangers_nothing() {
     let runners = ["one", "two"].map(|name| {
         let mut process = Process::start(command(&["runner", "--name", name], name), folder.path());
         wait_for("the runner waits for runs", PATIENCE, || {
-            assert!(process.runs(), "it ended: {}", process.stderr_text());
+            let [own, server] = [&process, &nats].map(Process::stderr_text);
+            assert!(process.runs(), "it ended: {own}\nNATS: {server}");
             let text = process.stderr_text();
             text.contains("waits for runs").then_some(())
         });

@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod cluster;
 pub(crate) mod compare;
 pub(crate) mod demo;
+mod free_port;
 pub(crate) mod link;
 pub(crate) mod listings;
 pub(crate) mod load;

@@ -2,7 +2,6 @@
 //! and a report.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::time::Duration;
 
 use kit::descriptor;
@@ -11,6 +10,7 @@ use protocols::{PROTOCOLS, Protocol};
 use scenario::{OneLiner, Ready, Scenario, Server, ServerStart};
 
 use crate::args;
+use crate::commands::free_port::free_port;
 use crate::commands::play::{Play, play};
 use crate::commands::run::overrides;
 use crate::exit::{Exit, Failure};
@@ -56,29 +56,6 @@ pub(crate) fn demo(arguments: &args::Demo, console: Console) -> Result<Exit, Fai
         unfinished: None,
     };
     play(play_it, console)
-}
-
-/// Returns a free port. Another program may take it before the server does; then the server fails
-/// and reports it.
-pub(crate) fn free_port(of: descriptor::Transport) -> Result<u16, Failure> {
-    let any = (Ipv4Addr::LOCALHOST, 0);
-    let tcp = || {
-        let listener = TcpListener::bind(any)?;
-        let address = listener.local_addr()?;
-        // A server may use the same port of UDP as well.
-        UdpSocket::bind(address).map(|_| address)
-    };
-    let bound = match of {
-        // Some ports are free for TCP but not for UDP.
-        descriptor::Transport::Tcp => (0..16)
-            .map(|_| tcp())
-            .find(Result::is_ok)
-            .unwrap_or_else(tcp),
-        descriptor::Transport::Udp => UdpSocket::bind(any).and_then(|socket| socket.local_addr()),
-    };
-    bound
-        .map(|address| address.port())
-        .map_err(|error| Failure::bad(format_args!("no port to serve on: {error}")))
 }
 
 fn scenario(arguments: &args::Demo, url: String, clients: u32) -> Result<Scenario, Failure> {

@@ -17,7 +17,8 @@ use super::judge::{JITTER, STARTUP};
 use super::trial::{Reference, TrialError, find_subject, play, scenario, start_time, stream_of};
 use super::truth::{ServedStream, mean_jitter};
 use crate::args::ReceivePath;
-use crate::commands::demo::{free_port, reference_server};
+use crate::commands::demo::reference_server;
+use crate::commands::free_port::free_port;
 use crate::exit::Failure;
 
 /// Bit rate of each client's media in bit/s: about 100 packets a second.

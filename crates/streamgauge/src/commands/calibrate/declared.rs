@@ -19,7 +19,8 @@ use super::judge::{COUNT, Row, TrueValue};
 use super::trial::{
     Reference, START_INTERVAL, Trial, TrialError, play, reasons, scenario, start_time, utf8,
 };
-use crate::commands::demo::{free_port, reference_server};
+use crate::commands::demo::reference_server;
+use crate::commands::free_port::free_port;
 use crate::exit::Failure;
 
 /// Permitted error of the delay that a link planned for a packet: the rounding of its clock.

@@ -220,8 +220,7 @@ const ROWS: &[SummaryRow] = &[
         &[
             Part::Text("{segments} of {segments_due}"),
             Part::If("parts", ", {parts} of them parts"),
-            Part::If("lost", "; "),
-            Part::List(&[
+            Part::Further(&[
                 ("segments_failed", "{} failed"),
                 ("segments_missed", "{} missed"),
                 ("segments_gap", "{} in gaps"),
@@ -316,8 +315,7 @@ const LATER: &[SummaryRow] = &[
         &[RowCondition::Above("hints_used")],
         &[
             Part::Text("{hints_used}"),
-            Part::If("hints_wasted", "; "),
-            Part::List(&[("hints_wasted", "{} wasted")]),
+            Part::Further(&[("hints_wasted", "{} wasted")]),
         ],
     ),
     SummaryRow::text(
@@ -325,8 +323,7 @@ const LATER: &[SummaryRow] = &[
         &[RowCondition::Above("playlists")],
         &[
             Part::Text("{playlists}"),
-            Part::If("playlists_unchanged", "; "),
-            Part::List(&[
+            Part::Further(&[
                 ("playlists_unchanged", "{} unchanged"),
                 ("playlists_stale", "{} stale"),
                 ("playlists_backwards", "{} backwards"),

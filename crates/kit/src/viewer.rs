@@ -77,8 +77,7 @@ const ROWS: &[SummaryRow] = &[SummaryRow::text(
     &[RowCondition::Above("viewers_judged")],
     &[
         Part::Text("{served_well}   {viewers_served_well} of {viewers_judged:viewer|viewers}"),
-        Part::If("viewers_served_badly", "; "),
-        Part::List(&[
+        Part::Further(&[
             ("viewers_failed", "{} failed"),
             ("viewers_started_late", "{} started late"),
             ("viewers_stalled", "{} stalled"),

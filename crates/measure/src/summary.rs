@@ -75,6 +75,8 @@ pub enum Part {
     IfData(&'static str, &'static str),
     /// Texts of the metrics that are above zero, separated by commas.
     List(&'static [(&'static str, &'static str)]),
+    /// Like `List`, with a semicolon before it unless it is empty.
+    Further(&'static [(&'static str, &'static str)]),
     /// Like `List`, with a text for the case that none is above zero.
     ListOr(&'static [(&'static str, &'static str)], &'static str),
 }
@@ -148,7 +150,7 @@ impl Part {
                 names.extend(named_in(text));
                 names.push(name);
             }
-            Part::List(items) | Part::ListOr(items, _) => {
+            Part::List(items) | Part::Further(items) | Part::ListOr(items, _) => {
                 for &(name, text) in items {
                     names.extend(named_in(text));
                     names.push(name);

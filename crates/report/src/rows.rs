@@ -95,6 +95,10 @@ fn part_text(part: Part, metrics: &Metrics) -> String {
         }
         Part::If(..) | Part::IfData(..) => String::new(),
         Part::List(items) => listed(items),
+        Part::Further(items) => match listed(items) {
+            text if text.is_empty() => text,
+            text => format!("; {text}"),
+        },
         Part::ListOr(items, otherwise) => match listed(items) {
             text if text.is_empty() => otherwise.to_owned(),
             text => text,
@@ -131,4 +135,30 @@ fn fill_figures(text: &str, about: &str, metrics: &Metrics) -> String {
         }
     };
     tokens(text).map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_have_a_semicolon_before_them_unless_they_are_empty() {
+        let counted = |name, value| NamedFigures {
+            name,
+            unit: Unit::Count,
+            figures: MetricFigures::Value(Some(value)),
+        };
+        let items = &[("late", "{} late"), ("short", "{} too early")];
+        for (late, short, expected) in [
+            (0.0, 0.0, "7"),
+            (0.0, 2.0, "7; 2 too early"),
+            (1.0, 2.0, "7; 1 late, 2 too early"),
+        ] {
+            let all = [("all", 7.0), ("late", late), ("short", short)];
+            let metrics = Metrics(all.map(|(name, value)| counted(name, value)).into());
+            let parts = [Part::Text("{all}"), Part::Further(items)];
+            let text: String = parts.map(|part| part_text(part, &metrics)).concat();
+            assert_eq!(text, expected);
+        }
+    }
 }

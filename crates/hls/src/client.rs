@@ -340,9 +340,10 @@ impl Client {
         &mut self,
         cx: &mut Context<'_>,
         track: usize,
-        playlist: MediaPlaylist,
+        mut playlist: MediaPlaylist,
         took: Duration,
     ) {
+        self.tell_oddities(cx, track, &mut playlist);
         let own = &mut self.tracks[track];
         if !own.has_begun && track == 0 {
             self.is_live = !playlist.is_ended;
@@ -393,6 +394,20 @@ impl Client {
             cx.out.push_back(Output::Note(Note { kind, text: missed }));
         }
         self.advance(cx, track);
+    }
+
+    /// Notes what is odd about a playlist, once for each kind.
+    fn tell_oddities(&mut self, cx: &mut Context<'_>, track: usize, playlist: &mut MediaPlaylist) {
+        if playlist.oddities.is_empty() {
+            return;
+        }
+        cx.recorder.add(m::PLAYLISTS_ODD, 1);
+        let own = &mut self.tracks[track];
+        for oddity in playlist.oddities.take_new(&mut own.oddities) {
+            let kind = "playlist_odd";
+            let text = format!("{oddity}: {}", own.base);
+            cx.out.push_back(Output::Note(Note { kind, text }));
+        }
     }
 
     /// Begins a track with this media before the position at which playback begins: the same

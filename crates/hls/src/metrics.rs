@@ -41,6 +41,11 @@ measure::metrics! {
         /// Media playlists that ended before the one received before, as after a restart of the
         /// server, or from a cache.
         PLAYLISTS_BACKWARDS = "playlists_backwards", Count, "RFC 8216, 6.2.2";
+        /// Media playlists that break a rule that a player can do without. Each kind is an event of
+        /// each player, with the rule: a segment or part is longer than the target duration, a
+        /// hold-back is too short or missing, a segment has another URI than before, or a line
+        /// cannot be parsed.
+        PLAYLISTS_ODD = "playlists_odd", Count, "RFC 8216, 4.3.3.1 and 6.2.1";
         /// Media playlists in which the server left out segments that the player had from the one
         /// before.
         PLAYLISTS_DELTA = "playlists_delta", Count, "draft-pantos-hls-rfc8216bis, 6.2.5.1";
@@ -327,6 +332,7 @@ const LATER: &[SummaryRow] = &[
                 ("playlists_unchanged", "{} unchanged"),
                 ("playlists_stale", "{} stale"),
                 ("playlists_backwards", "{} backwards"),
+                ("playlists_odd", "{} odd"),
             ]),
         ],
     ),

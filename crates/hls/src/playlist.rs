@@ -1,13 +1,18 @@
 //! Playlists (RFC 8216, draft-pantos-hls-rfc8216bis), as far as a player needs them.
 //!
-//! Unknown tags, comments and tags that cannot be parsed are skipped, as players do. What is kept
-//! is bounded: [`SEGMENTS_MAX`], [`PARTS_MAX`], [`VARIANTS_MAX`].
+//! Unknown tags, comments and tags that cannot be parsed are skipped, as players do; what is odd is
+//! told ([`Oddities`]). What is kept is bounded: [`SEGMENTS_MAX`], [`PARTS_MAX`],
+//! [`VARIANTS_MAX`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
 mod date;
+mod oddities;
 mod parse;
+
+pub(crate) use oddities::OddityKinds;
+pub use oddities::{Oddities, Oddity};
 
 /// Maximum number of segments of a playlist: 27 hours with segments of 2 s.
 pub const SEGMENTS_MAX: usize = 50_000;
@@ -86,6 +91,8 @@ pub struct MediaPlaylist {
     pub map_hint: Option<Hint>,
     /// True if the server left out segments that were in the playlist before (rfc8216bis, 4.4.5.2).
     pub is_delta: bool,
+    /// Rules that it breaks.
+    pub oddities: Oddities,
 }
 
 /// Features that a server supports, and distances that it asks for (rfc8216bis, 4.4.3.8).

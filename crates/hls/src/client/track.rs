@@ -11,7 +11,9 @@ use crate::connection::Connection;
 use crate::content::{Content, Encryption};
 use crate::failure::Failure;
 use crate::inspection::{Findings, Inspection};
-use crate::playlist::{ByteRange, Hint, HintKind, Key, Map, MediaPlaylist, Piece, Place};
+use crate::playlist::{
+    ByteRange, Hint, HintKind, Key, Map, MediaPlaylist, OddityKinds, Piece, Place,
+};
 use crate::start::Start;
 use kit::http1::Url;
 use kit::media::ts::checker::FirstPicture;
@@ -54,6 +56,8 @@ pub(super) struct Track {
     /// The part of a playlist that has arrived.
     pub(super) text: Vec<u8>,
     pub(super) playlist: Option<MediaPlaylist>,
+    /// Kinds of oddities of its playlists that were told.
+    pub(super) oddities: OddityKinds,
     /// True if a playlist was received, of any variant.
     pub(super) has_begun: bool,
     /// Target duration of the last playlist; zero before the first.
@@ -200,6 +204,7 @@ impl Track {
             media: Connection::default(),
             text: Vec::new(),
             playlist: None,
+            oddities: OddityKinds::default(),
             has_begun: false,
             target: Duration::ZERO,
             requested_at: Time::ZERO,

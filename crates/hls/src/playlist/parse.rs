@@ -13,8 +13,8 @@ use quick_m3u8::{HlsLine, Reader};
 
 use super::{
     AudioRendition, ByteRange, DURATION_MAX, Hint, HintKind, Key, Map, MediaPlaylist,
-    MultivariantPlaylist, PARTS_MAX, Part, Place, Playlist, PlaylistError, SEGMENTS_MAX, Segment,
-    ServerControl, VARIANTS_MAX, Variant, date,
+    MultivariantPlaylist, Oddities, PARTS_MAX, Part, Place, Playlist, PlaylistError, SEGMENTS_MAX,
+    Segment, ServerControl, VARIANTS_MAX, Variant, date,
 };
 
 /// Name of the tag with the date of a segment. The parser of tags refuses time zones without a
@@ -66,10 +66,14 @@ impl Playlist {
                 Ok(Some(HlsLine::UnknownTag(tag))) if tag.name() == DATE_TAG => {
                     let value = tag.value().and_then(|value| str::from_utf8(value.0).ok());
                     build.date = value.and_then(date::since_1970);
+                    if build.date.is_none() {
+                        let value = value.unwrap_or_default();
+                        build.oddities.add_line(&format!("#EXT{DATE_TAG}:{value}"));
+                    }
                 }
                 Ok(Some(HlsLine::Uri(uri))) => build.uri(uri.trim())?,
-                // Anything else, and lines with errors, are skipped.
-                Ok(Some(_)) | Err(_) => {}
+                Ok(Some(_)) => {}
+                Err(error) => build.oddities.add_line(error.errored_line),
             }
         }
         build.finish()
@@ -93,6 +97,7 @@ struct Builder<'a> {
     hint: Option<Hint>,
     map_hint: Option<Hint>,
     is_delta: bool,
+    oddities: Oddities,
     /// Duration of the segment whose URI follows.
     duration: Option<f64>,
     /// Length and, if stated, offset.
@@ -342,7 +347,7 @@ impl Builder<'_> {
             part.place.sequence += self.media_sequence;
         }
         let part_target = self.part_target.and_then(to_duration);
-        Ok(Playlist::Media(MediaPlaylist {
+        let mut playlist = MediaPlaylist {
             target_duration,
             media_sequence: self.media_sequence,
             is_ended: self.is_ended,
@@ -353,7 +358,12 @@ impl Builder<'_> {
             hint: self.hint,
             map_hint: self.map_hint,
             is_delta: self.is_delta,
-        }))
+            oddities: self.oddities,
+        };
+        let mut oddities = std::mem::take(&mut playlist.oddities);
+        oddities.add_contents(&playlist, self.before);
+        playlist.oddities = oddities;
+        Ok(Playlist::Media(playlist))
     }
 }
 

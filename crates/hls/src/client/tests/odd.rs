@@ -243,3 +243,29 @@ fn buffer_is_bounded_while_another_track_is_waited_for() {
     // 30 s of video, and the first segment of audio.
     assert_eq!(paths.len(), 16);
 }
+
+#[test]
+fn broken_rules_are_counted_and_each_is_told_once() {
+    // Segments of 3 s with a target duration of 2 s.
+    let mut world = World::new(config(), |path, now| {
+        if !path.ends_with(".m3u8") {
+            return Some(segment());
+        }
+        let mut lines = "#EXT-X-TARGETDURATION:2\n".to_owned();
+        for number in 0..3 + now.since(Time::ZERO).as_secs() / 3 {
+            lines += &format!("#EXTINF:3,\n{number}.ts\n");
+        }
+        Some(playlist("", &lines))
+    });
+    world.run(at(10_000));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    let odd = world.count(m::PLAYLISTS_ODD);
+    assert!(odd >= 3 && odd == world.count(m::PLAYLISTS), "{odd}");
+    assert_eq!(world.notes, ["playlist_odd"]);
+    let text = &world.note_texts[0];
+    assert!(
+        text.starts_with("segment 0 has 3 s, the target duration is 2 s")
+            && text.ends_with("http://10.0.0.1/a/index.m3u8"),
+        "{text}"
+    );
+}

@@ -309,7 +309,7 @@ impl Client {
                 own.previous_url = None;
                 own.base = url;
                 own.must_be_whole = false;
-                self.take_media_playlist(cx, track, playlist, took);
+                self.take_media_playlist(cx, track, *playlist, took);
             }
             // The whole playlist is requested instead.
             Err(PlaylistError::SkippedUnknown) if own.may_skip => {

@@ -10,6 +10,7 @@ use std::time::Duration;
 mod date;
 mod oddities;
 mod parse;
+mod tidy;
 
 pub(crate) use oddities::OddityKinds;
 pub use oddities::{Oddities, Oddity};
@@ -33,7 +34,7 @@ pub enum Playlist {
     /// Variants of the same media (RFC 8216, 4.3.4).
     Multivariant(MultivariantPlaylist),
     /// Segments (RFC 8216, 4.3.3).
-    Media(MediaPlaylist),
+    Media(Box<MediaPlaylist>),
 }
 
 /// A multivariant playlist.
@@ -41,8 +42,19 @@ pub enum Playlist {
 pub struct MultivariantPlaylist {
     /// In the order of the playlist.
     pub variants: Vec<Variant>,
-    /// Audio renditions that have a playlist of their own.
+    /// Audio renditions.
     pub audio: Vec<AudioRendition>,
+    /// Position at which playback is to begin, if it is stated (RFC 8216, 4.3.5.2).
+    pub start: Option<StartOffset>,
+}
+
+/// Position at which a server wants playback to begin (RFC 8216, 4.3.5.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartOffset {
+    /// Distance from the beginning of the playlist.
+    FromBegin(Duration),
+    /// Distance from its end.
+    FromEnd(Duration),
 }
 
 /// A variant stream (RFC 8216, 4.3.4.2).
@@ -63,8 +75,8 @@ pub struct AudioRendition {
     pub group: String,
     /// True if a player chooses it unless the user wants another.
     pub is_default: bool,
-    /// URI of its media playlist.
-    pub uri: String,
+    /// URI of its media playlist; `None` if the variants themselves hold it.
+    pub uri: Option<String>,
 }
 
 /// A media playlist.
@@ -78,6 +90,8 @@ pub struct MediaPlaylist {
     pub is_ended: bool,
     /// Features that the server supports, and distances that it asks for.
     pub control: ServerControl,
+    /// Position at which playback is to begin, if it is stated (RFC 8216, 4.3.5.2).
+    pub start_offset: Option<StartOffset>,
     /// Maximum duration of a part (rfc8216bis, 4.4.3.7).
     pub part_target: Option<Duration>,
     /// In the order of playback.
@@ -218,7 +232,7 @@ pub enum PlaylistError {
     /// The text has neither variants nor a target duration.
     #[error("it has no variants and no #EXT-X-TARGETDURATION")]
     NoTargetDuration,
-    /// The target duration is 0, or longer than a day.
+    /// The target duration is longer than a day.
     #[error("the target duration of {0} s is not possible")]
     TargetDuration(u64),
     /// More than [`SEGMENTS_MAX`] segments.
@@ -319,15 +333,15 @@ impl MediaPlaylist {
         duration
     }
 
-    /// Place at which playback begins (RFC 8216, 6.3.3): the first one of recorded media, otherwise
-    /// the last one that is `distance` or more from the end. Default: what the server asks for, or
-    /// three target durations. A part at which playback begins is independent.
+    /// Place at which playback begins (RFC 8216, 6.3.3): the last one that is `distance` or more from
+    /// the end. Default: the first one of recorded media, otherwise what the server asks for, or
+    /// three target durations from the end. A part at which playback begins is independent.
     pub fn start(&self, distance: Option<Duration>, in_parts: bool) -> Place {
         let begin = Place {
             sequence: self.media_sequence,
             part: 0,
         };
-        if self.is_ended {
+        if self.is_ended && distance.is_none() {
             return begin;
         }
         let wanted = distance.unwrap_or(self.hold_back(in_parts));
@@ -362,15 +376,29 @@ impl MediaPlaylist {
     }
 
     /// Media between [`start`](MediaPlaylist::start) and the position at which playback begins,
-    /// which is `distance` from the end of live media: a decoder needs it, and a viewer does not
-    /// see it.
+    /// which is `distance` from the end: a decoder needs it, and a viewer does not see it.
     pub fn lead(&self, distance: Option<Duration>, in_parts: bool) -> Duration {
-        if self.is_ended {
+        if self.is_ended && distance.is_none() {
             return Duration::ZERO;
         }
         let wanted = distance.unwrap_or(self.hold_back(in_parts));
         let from_end = self.duration_from(self.start(distance, in_parts), in_parts);
         from_end.saturating_sub(wanted)
+    }
+
+    /// Distance from the end at which playback is to begin, for a position that is stated here or in
+    /// the multivariant playlist.
+    pub fn distance_of(&self, start: StartOffset, in_parts: bool) -> Duration {
+        match start {
+            StartOffset::FromEnd(distance) => distance,
+            StartOffset::FromBegin(offset) => {
+                let begin = Place {
+                    sequence: self.media_sequence,
+                    part: 0,
+                };
+                self.duration_from(begin, in_parts).saturating_sub(offset)
+            }
+        }
     }
 
     /// Distance from the end at which the server wants players to begin (rfc8216bis, 4.4.3.8).

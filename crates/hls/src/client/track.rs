@@ -12,7 +12,7 @@ use crate::content::{Content, Encryption};
 use crate::failure::Failure;
 use crate::inspection::{Findings, Inspection};
 use crate::playlist::{
-    ByteRange, Hint, HintKind, Key, Map, MediaPlaylist, OddityKinds, Piece, Place,
+    ByteRange, Hint, HintKind, Key, Map, MediaPlaylist, OddityKinds, Piece, Place, StartOffset,
 };
 use crate::start::Start;
 use kit::http1::Url;
@@ -56,6 +56,8 @@ pub(super) struct Track {
     /// The part of a playlist that has arrived.
     pub(super) text: Vec<u8>,
     pub(super) playlist: Option<MediaPlaylist>,
+    /// Position at which playback is to begin, if the multivariant playlist states it.
+    pub(super) start_offset: Option<StartOffset>,
     /// Kinds of oddities of its playlists that were told.
     pub(super) oddities: OddityKinds,
     /// True if a playlist was received, of any variant.
@@ -204,6 +206,7 @@ impl Track {
             media: Connection::default(),
             text: Vec::new(),
             playlist: None,
+            start_offset: None,
             oddities: OddityKinds::default(),
             has_begun: false,
             target: Duration::ZERO,
@@ -647,7 +650,7 @@ mod tests {
             panic!("it is one");
         };
         let mut own = track(0, 0);
-        own.playlist = Some(playlist);
+        own.playlist = Some(*playlist);
         assert!(own.is_between_segments());
         own.next.part = 2;
         own.parts_before.0 = 2 * SECOND;

@@ -7,7 +7,7 @@ use super::{Client, Track};
 use crate::adaptation::Adaptation;
 use crate::config::VariantChoice;
 use crate::metrics as m;
-use crate::playlist::{AudioRendition, MultivariantPlaylist, Variant};
+use crate::playlist::{MultivariantPlaylist, Variant};
 use kit::http1::Url;
 use session::Context;
 
@@ -45,10 +45,12 @@ impl Client {
         let chosen = match self.config.variant {
             VariantChoice::First => playlist.variants.first(),
             VariantChoice::Lowest => variants.min_by_key(|variant| variant.bandwidth),
-            VariantChoice::Highest => variants.max_by_key(|variant| variant.bandwidth),
+            // The first of several with the same bit rate: the others are for the case that it fails.
+            VariantChoice::Highest => variants.rev().max_by_key(|variant| variant.bandwidth),
             VariantChoice::Adaptive => {
                 let mut sorted: Vec<_> = variants.collect();
                 sorted.sort_by_key(|variant| variant.bandwidth);
+                sorted.dedup_by_key(|variant| variant.bandwidth);
                 let limit = self.config.bandwidth_of(self.variants.seed);
                 let adaptation = Adaptation::new(limit);
                 let own = &mut self.variants;
@@ -56,8 +58,8 @@ impl Client {
                 own.current = adaptation.choose(&own.rates, None);
                 own.adaptation = Some(adaptation);
                 for variant in &sorted {
-                    let resolve = |uri| self.shared.resolve(&self.config, base, uri);
-                    let audio = audio_of(playlist, variant).map(|audio| resolve(&audio.uri));
+                    let resolve = |uri: &str| self.shared.resolve(&self.config, base, uri);
+                    let audio = audio_of(playlist, variant).map(resolve);
                     match resolve(&variant.uri) {
                         Ok(url) => {
                             // One that cannot be requested is no reason not to play the variant.
@@ -77,7 +79,7 @@ impl Client {
         };
         let audio = audio_of(playlist, chosen);
         let mut urls = Vec::new();
-        for uri in [Some(&chosen.uri), audio.map(|audio| &audio.uri)] {
+        for uri in [Some(chosen.uri.as_str()), audio] {
             let Some(uri) = uri else { continue };
             match self.shared.resolve(&self.config, base, uri) {
                 Ok(url) => urls.push(url),
@@ -92,6 +94,7 @@ impl Client {
                 None => self.tracks.push(Track::new(url)),
             }
             self.tracks[track].is_chosen = true;
+            self.tracks[track].start_offset = playlist.start;
             self.request_playlist(cx, track);
         }
     }
@@ -178,16 +181,14 @@ impl Client {
     }
 }
 
-/// Returns the audio rendition of a variant, if that has a playlist of its own: the default one of
-/// its group, otherwise the first.
-fn audio_of<'a>(
-    playlist: &'a MultivariantPlaylist,
-    variant: &Variant,
-) -> Option<&'a AudioRendition> {
+/// Returns the URI of the audio rendition of a variant, if that has a playlist of its own: the
+/// default one of its group, otherwise the first.
+fn audio_of<'a>(playlist: &'a MultivariantPlaylist, variant: &Variant) -> Option<&'a str> {
     let mut group = playlist
         .audio
         .iter()
         .filter(|audio| variant.audio.as_ref() == Some(&audio.group));
     let first = group.clone().next();
-    group.find(|audio| audio.is_default).or(first)
+    let chosen = group.find(|audio| audio.is_default).or(first)?;
+    chosen.uri.as_deref()
 }

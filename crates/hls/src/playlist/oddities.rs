@@ -20,6 +20,9 @@ pub struct Oddities(Vec<Oddity>);
 pub enum Oddity {
     /// A line cannot be parsed, and is skipped.
     Line(String),
+    /// The target duration is no whole number of seconds, or zero (RFC 8216, 4.3.3.1). The whole
+    /// seconds of it count, and at least one.
+    Target(String),
     /// A segment is longer than the target duration, after rounding to whole seconds (RFC 8216,
     /// 4.3.3.1). A player that requests the playlist at this interval comes too late for others.
     LongSegment {
@@ -75,6 +78,11 @@ impl Oddities {
     /// Adds a line that cannot be parsed.
     pub(super) fn add_line(&mut self, line: &str) {
         self.add(Oddity::Line(quoted(line)));
+    }
+
+    /// Adds a target duration that is not possible.
+    pub(super) fn add_target(&mut self, value: &str) {
+        self.add(Oddity::Target(quoted(value)));
     }
 
     /// Adds what is odd about the contents of a playlist that follows `before`.
@@ -172,6 +180,7 @@ impl Oddity {
             Oddity::HoldBack { .. } => 8,
             Oddity::NoPartHoldBack => 16,
             Oddity::Renamed { .. } => 32,
+            Oddity::Target(_) => 64,
         }
     }
 }
@@ -180,6 +189,11 @@ impl fmt::Display for Oddity {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Oddity::Line(line) => write!(out, "a line cannot be parsed: `{line}`"),
+            Oddity::Target(value) => write!(
+                out,
+                "the target duration is `{value}`, and must be whole seconds, at least 1 (RFC 8216, \
+                 4.3.3.1)"
+            ),
             Oddity::LongSegment {
                 sequence,
                 duration,
@@ -255,7 +269,7 @@ mod tests {
     fn media(lines: &str, before: Option<&MediaPlaylist>) -> MediaPlaylist {
         let text = format!("#EXTM3U\n#EXT-X-TARGETDURATION:2\n{lines}\n");
         match Playlist::parse(text.as_bytes(), before) {
-            Ok(Playlist::Media(playlist)) => playlist,
+            Ok(Playlist::Media(playlist)) => *playlist,
             other => panic!("{other:?}"),
         }
     }

@@ -4,22 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quick_m3u8::config::ParsingOptionsBuilder;
-use quick_m3u8::tag::KnownTag;
 use quick_m3u8::tag::hls::{
     EnumeratedString, Key as KeyTag, MediaType, Method, Part as PartTag, PreloadHint,
     PreloadHintType, Tag,
 };
+use quick_m3u8::tag::{KnownTag, UnknownTag};
 use quick_m3u8::{HlsLine, Reader};
 
 use super::{
     AudioRendition, ByteRange, DURATION_MAX, Hint, HintKind, Key, Map, MediaPlaylist,
     MultivariantPlaylist, Oddities, PARTS_MAX, Part, Place, Playlist, PlaylistError, SEGMENTS_MAX,
-    Segment, ServerControl, VARIANTS_MAX, Variant, date,
+    Segment, ServerControl, StartOffset, VARIANTS_MAX, Variant, date, tidy,
 };
 
 /// Name of the tag with the date of a segment. The parser of tags refuses time zones without a
 /// colon, as ffmpeg writes them.
 const DATE_TAG: &str = "-X-PROGRAM-DATE-TIME";
+
+/// Name of the tag with the target duration. The parser of tags refuses fractions, which players
+/// ignore.
+const TARGET_TAG: &str = "-X-TARGETDURATION";
 
 /// Format of a key that is a resource of 16 bytes (RFC 8216, 4.3.2.4).
 const KEY_FORMAT: &str = "identity";
@@ -36,14 +40,15 @@ impl Playlist {
         if !text.starts_with("#EXTM3U") {
             return Err(PlaylistError::NotPlaylist);
         }
+        let text = &*tidy::without_blanks(text);
         let mut build = Builder {
             before,
             ..Builder::default()
         };
         let options = ParsingOptionsBuilder::new()
-            .with_parsing_for_targetduration()
             .with_parsing_for_media_sequence()
             .with_parsing_for_endlist()
+            .with_parsing_for_start()
             .with_parsing_for_server_control()
             .with_parsing_for_part_inf()
             .with_parsing_for_part()
@@ -64,12 +69,17 @@ impl Playlist {
                 Ok(None) => break,
                 Ok(Some(HlsLine::KnownTag(KnownTag::Hls(tag)))) => build.tag(tag)?,
                 Ok(Some(HlsLine::UnknownTag(tag))) if tag.name() == DATE_TAG => {
-                    let value = tag.value().and_then(|value| str::from_utf8(value.0).ok());
-                    build.date = value.and_then(date::since_1970);
+                    build.date = date::since_1970(value_of(&tag));
                     if build.date.is_none() {
-                        let value = value.unwrap_or_default();
-                        build.oddities.add_line(&format!("#EXT{DATE_TAG}:{value}"));
+                        build.skip_tag(&tag);
                     }
+                }
+                Ok(Some(HlsLine::UnknownTag(tag))) if tag.name() == TARGET_TAG => {
+                    build.target_duration(&tag);
+                }
+                // A known tag whose value is wrong.
+                Ok(Some(HlsLine::UnknownTag(tag))) if tag.validation_error().is_some() => {
+                    build.skip_tag(&tag);
                 }
                 Ok(Some(HlsLine::Uri(uri))) => build.uri(uri.trim())?,
                 Ok(Some(_)) => {}
@@ -91,6 +101,7 @@ struct Builder<'a> {
     media_sequence: u64,
     is_ended: bool,
     control: ServerControl,
+    start: Option<StartOffset>,
     part_target: Option<f64>,
     segments: Vec<Arc<Segment>>,
     parts: Vec<Part>,
@@ -112,9 +123,16 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn tag(&mut self, tag: Tag<'_>) -> Result<(), PlaylistError> {
         match tag {
-            Tag::Targetduration(tag) => self.target_duration = Some(tag.target_duration()),
             Tag::MediaSequence(tag) => self.media_sequence = tag.media_sequence(),
             Tag::Endlist(_) => self.is_ended = true,
+            Tag::Start(tag) => {
+                let offset = tag.time_offset();
+                let distance = to_duration(offset.abs());
+                self.start = distance.map(match offset < 0.0 {
+                    true => StartOffset::FromEnd,
+                    false => StartOffset::FromBegin,
+                });
+            }
             Tag::ServerControl(tag) => {
                 self.control = ServerControl {
                     hold_back: tag.hold_back().and_then(to_duration),
@@ -145,7 +163,7 @@ impl Builder<'_> {
             Tag::Gap(_) => self.is_gap = true,
             Tag::Media(tag) => {
                 let is_audio = tag.media_type() == EnumeratedString::Known(MediaType::Audio);
-                if let Some(uri) = tag.uri().filter(|_| is_audio) {
+                if is_audio {
                     let audio = &mut self.multivariant.audio;
                     if audio.len() == VARIANTS_MAX {
                         return Err(PlaylistError::TooManyVariants);
@@ -153,7 +171,7 @@ impl Builder<'_> {
                     audio.push(AudioRendition {
                         group: tag.group_id().to_owned(),
                         is_default: tag.default(),
-                        uri: uri.to_owned(),
+                        uri: tag.uri().map(str::to_owned),
                     });
                 }
             }
@@ -204,6 +222,27 @@ impl Builder<'_> {
         };
         self.segments.push(Arc::new(segment));
         Ok(())
+    }
+
+    /// Notes a tag whose value is wrong.
+    fn skip_tag(&mut self, tag: &UnknownTag<'_>) {
+        let line = format!("#EXT{}:{}", tag.name(), value_of(tag));
+        self.oddities.add_line(&line);
+    }
+
+    /// Takes the target duration: whole seconds, at least one, as players do.
+    fn target_duration(&mut self, tag: &UnknownTag<'_>) {
+        let value = value_of(tag);
+        let seconds = value.parse::<f64>().ok().filter(|seconds| *seconds >= 0.0);
+        let Some(seconds) = seconds else {
+            return self.skip_tag(tag);
+        };
+        if value.parse::<u64>().is_ok_and(|seconds| seconds > 0) {
+            self.target_duration = Some(seconds as u64);
+        } else {
+            self.target_duration = Some((seconds as u64).max(1));
+            self.oddities.add_target(value);
+        }
     }
 
     /// Date of the segment that follows: as stated, or derived from that of the segment before.
@@ -322,13 +361,14 @@ impl Builder<'_> {
 
     fn finish(mut self) -> Result<Playlist, PlaylistError> {
         if !self.multivariant.variants.is_empty() {
+            self.multivariant.start = self.start;
             return Ok(Playlist::Multivariant(self.multivariant));
         }
         let seconds = self
             .target_duration
             .ok_or(PlaylistError::NoTargetDuration)?;
         let target_duration = Duration::from_secs(seconds);
-        if target_duration.is_zero() || target_duration > DURATION_MAX {
+        if target_duration > DURATION_MAX {
             return Err(PlaylistError::TargetDuration(seconds));
         }
         let count = self.segments.len() as u64;
@@ -352,6 +392,7 @@ impl Builder<'_> {
             media_sequence: self.media_sequence,
             is_ended: self.is_ended,
             control: self.control,
+            start_offset: self.start,
             part_target: part_target.filter(|target| !target.is_zero()),
             segments: self.segments,
             parts: self.parts,
@@ -363,8 +404,14 @@ impl Builder<'_> {
         let mut oddities = std::mem::take(&mut playlist.oddities);
         oddities.add_contents(&playlist, self.before);
         playlist.oddities = oddities;
-        Ok(Playlist::Media(playlist))
+        Ok(Playlist::Media(Box::new(playlist)))
     }
+}
+
+/// Returns the value of a tag; empty if it has none.
+fn value_of<'a>(tag: &UnknownTag<'a>) -> &'a str {
+    let value = tag.value().and_then(|value| str::from_utf8(value.0).ok());
+    value.unwrap_or_default()
 }
 
 /// Returns a byte range of `uri`. Without an offset it follows `last`, the range before

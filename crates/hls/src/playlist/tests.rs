@@ -10,7 +10,7 @@ fn place(sequence: u64, part: u32) -> Place {
 
 fn media(text: &str) -> MediaPlaylist {
     match Playlist::parse(text.as_bytes(), None) {
-        Ok(Playlist::Media(playlist)) => playlist,
+        Ok(Playlist::Media(playlist)) => *playlist,
         other => panic!("{other:?}"),
     }
 }
@@ -81,6 +81,39 @@ fn keys_apply_to_the_segments_after_them() {
 }
 
 #[test]
+fn blanks_in_tags_are_no_part_of_names_and_values() {
+    let text =
+        "#EXTM3U\n#EXT-X-STREAM-INF: PROGRAM-ID=1, BANDWIDTH=1251135, AUDIO=\"a b\"\n v.m3u8 \n";
+    let Ok(Playlist::Multivariant(playlist)) = Playlist::parse(text.as_bytes(), None) else {
+        panic!("it is one");
+    };
+    let expected = Variant {
+        bandwidth: 1_251_135,
+        audio: Some("a b".to_owned()),
+        uri: "v.m3u8".to_owned(),
+    };
+    assert_eq!(playlist.variants, [expected]);
+    let playlist =
+        media("#EXTM3U\n#EXT-X-TARGETDURATION: 10\n#EXTINF: 10,\na.ts\n#EXT-X-ENDLIST \n");
+    assert_eq!(playlist.segments.len(), 1);
+    assert!(playlist.is_ended && playlist.oddities.is_empty());
+}
+
+#[test]
+fn target_duration_is_whole_seconds_and_at_least_one() {
+    for (value, expected, is_odd) in [("10", 10, false), ("0", 1, true), ("10.9", 10, true)] {
+        let playlist = media(&format!("#EXTM3U\n#EXT-X-TARGETDURATION:{value}\n"));
+        assert_eq!(playlist.target_duration, Duration::from_secs(expected));
+        assert_eq!(playlist.oddities.is_empty(), !is_odd, "{value}");
+    }
+    for value in ["", "ten", "-1", "NaN"] {
+        let text = format!("#EXTM3U\n#EXT-X-TARGETDURATION:{value}\n");
+        let read = Playlist::parse(text.as_bytes(), None);
+        assert_eq!(read, Err(PlaylistError::NoTargetDuration), "{value}");
+    }
+}
+
+#[test]
 fn impossible_playlists_have_their_reason() {
     let error = |text: &str| Playlist::parse(text.as_bytes(), None).expect_err(text);
     let after = |text: &str| error(&format!("#EXTM3U\n#EXT-X-TARGETDURATION:2\n{text}"));
@@ -125,7 +158,8 @@ fn playback_begins_three_target_durations_before_the_end() {
     let near = Some(Duration::from_millis(1));
     assert_eq!(media(&text(6)).start(near, false), place(15, 0));
     let ended = media(&(text(6) + "#EXT-X-ENDLIST\n"));
-    assert_eq!(ended.start(near, false), place(10, 0));
+    assert_eq!(ended.start(None, false), place(10, 0));
+    assert_eq!(ended.start(near, false), place(15, 0));
 }
 
 /// A playlist with segments 4 to 6, of which the last is complete in two of three parts.
@@ -346,6 +380,7 @@ proptest! {
             media_sequence,
             is_ended,
             control: ServerControl::default(),
+            start_offset: None,
             part_target: None,
             segments: segments.into_iter().map(Arc::new).collect(),
             parts: Vec::new(),
@@ -361,7 +396,7 @@ proptest! {
             prop_assert_eq!(!read.oddities.is_empty(), playlist.segments.iter().any(is_long));
             read.oddities = Oddities::default();
         }
-        prop_assert_eq!(read, Ok(Playlist::Media(playlist)));
+        prop_assert_eq!(read, Ok(Playlist::Media(Box::new(playlist))));
     }
 
     #[test]

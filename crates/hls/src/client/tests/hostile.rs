@@ -21,9 +21,9 @@ fn what_is_no_playlist_has_its_reason() {
         (text(""), "bad_playlist", "does not begin with #EXTM3U"),
         (text("#EXTM3U\n"), "bad_playlist", "TARGETDURATION"),
         (
-            text("#EXTM3U\n#EXT-X-TARGETDURATION:0\n"),
+            text("#EXTM3U\n#EXT-X-TARGETDURATION:100000\n"),
             "bad_playlist",
-            "target duration of 0 s",
+            "target duration of 100000 s",
         ),
         (
             text("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nindex.m3u8\n"),

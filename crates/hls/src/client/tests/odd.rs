@@ -269,3 +269,105 @@ fn broken_rules_are_counted_and_each_is_told_once() {
         "{text}"
     );
 }
+
+#[test]
+fn playback_begins_where_the_playlist_says() {
+    let first = |start: &str, is_ended: bool, config: ClientConfig| {
+        let mut lines = format!("#EXT-X-START:TIME-OFFSET={start}\n");
+        for number in 0..10 {
+            lines += &format!("#EXTINF:2,\n{number}.ts\n");
+        }
+        if is_ended {
+            lines += "#EXT-X-ENDLIST\n";
+        }
+        let mut world = World::new(config, move |path, _| {
+            Some(match path.ends_with(".m3u8") {
+                true => playlist("", &lines),
+                false => segment(),
+            })
+        });
+        world.run(at(3000));
+        world.asked[1].path.clone()
+    };
+    for is_ended in [false, true] {
+        for (start, expected) in [
+            ("-5", "/a/7.ts"),
+            ("3", "/a/1.ts"),
+            ("0", "/a/0.ts"),
+            // Beyond the ends.
+            ("-100", "/a/0.ts"),
+            ("100", "/a/9.ts"),
+        ] {
+            assert_eq!(first(start, is_ended, config()), expected, "{start}");
+        }
+    }
+    // The key has precedence for live media.
+    for (is_ended, expected) in [(false, "/a/6.ts"), (true, "/a/7.ts")] {
+        let config = ClientConfig {
+            live_distance: Some(TimeSpan(Duration::from_secs(8))),
+            ..config()
+        };
+        assert_eq!(first("-5", is_ended, config), expected);
+    }
+}
+
+#[test]
+fn media_before_the_stated_start_is_not_shown() {
+    // Playback begins at 5 s of 8: within the third segment.
+    let lines = "#EXT-X-START:TIME-OFFSET=5\n".to_owned()
+        + &"#EXTINF:2,\na.ts\n".repeat(4)
+        + "#EXT-X-ENDLIST\n";
+    let mut world = World::new(config(), move |path, _| {
+        Some(match path.ends_with(".m3u8") {
+            true => playlist("", &lines),
+            false => segment(),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.count(m::SEGMENTS), 2);
+    assert_eq!(world.count(m::SHOWN_NANOSECONDS), 3_000_000_000);
+}
+
+#[test]
+fn multivariant_playlist_says_where_all_tracks_begin() {
+    let mut world = World::new(config(), |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(
+                "#EXTM3U\n#EXT-X-START:TIME-OFFSET=-6\n\
+                 #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"a\",URI=\"b.m3u8\"\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=1,AUDIO=\"a\"\nv.m3u8\n",
+            ),
+            _ if path.ends_with(".m3u8") => recorded(9, 2),
+            _ => segment(),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.count(m::SEGMENTS), 6);
+}
+
+#[test]
+fn default_audio_of_the_variant_itself_needs_no_playlist() {
+    let mut world = World::new(config(), |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(
+                "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"en\",DEFAULT=YES\n\
+                 #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"fr\",URI=\"fr.m3u8\"\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=9,AUDIO=\"a\"\nv.m3u8\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=9,AUDIO=\"a\"\nsame-elsewhere.m3u8\n",
+            ),
+            _ if path.ends_with(".m3u8") => recorded(2, 2),
+            _ => segment(),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    // Of variants with the same bit rate, the first is played.
+    let playlists = world.paths();
+    let playlists: Vec<_> = playlists
+        .iter()
+        .filter(|own| own.ends_with("m3u8"))
+        .collect();
+    assert_eq!(playlists, [&"/a/index.m3u8", &"/a/v.m3u8"]);
+}

@@ -54,8 +54,8 @@ impl Track {
         playlist: MediaPlaylist,
         config: &ClientConfig,
     ) -> Update {
-        let distance = config.live_distance.map(|distance| distance.0);
         let in_parts = config.low_latency != LowLatency::None && playlist.is_low_latency();
+        let distance = self.begin_distance(&playlist, config, in_parts);
         let mut update = Update::default();
         match &self.playlist {
             None => {
@@ -148,6 +148,20 @@ impl Track {
         self.playlist = Some(playlist);
         update.wasted = self.match_hints(in_parts);
         update
+    }
+
+    /// Returns the distance from the end of a playlist at which playback begins, unless it is that of
+    /// all playlists (RFC 8216, 6.3.3).
+    fn begin_distance(
+        &self,
+        playlist: &MediaPlaylist,
+        config: &ClientConfig,
+        in_parts: bool,
+    ) -> Option<Duration> {
+        let wanted = config.live_distance.filter(|_| !playlist.is_ended);
+        let stated = self.start_offset.or(playlist.start_offset);
+        let stated = || Some(playlist.distance_of(stated?, in_parts));
+        wanted.map(|distance| distance.0).or_else(stated)
     }
 
     /// Goes to a place of a playlist.

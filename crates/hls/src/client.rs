@@ -436,6 +436,7 @@ impl Client {
 
     /// Requests what the track needs next, if anything and if its connection is free.
     fn advance(&mut self, cx: &mut Context<'_>, track: usize) {
+        self.tracks[track].awaits_key = false;
         loop {
             if let Some(url) = self.tracks[track].take_next_url() {
                 return self.change_playlist(cx, track, url);
@@ -675,7 +676,7 @@ impl Session for Client {
                 track.playlists.deadline(&self.config),
                 track.media.deadline(&self.config),
                 track.reload_at.filter(|_| !track.playlists.is_busy()),
-                room_at.and_then(|position| self.playback.shown_at(position)),
+                room_at.and_then(|position| self.playback.reached_at(position)),
             ]
         });
         let is_over = self.tracks.iter().all(|track| track.is_over);

@@ -123,6 +123,11 @@ impl Playback {
         }
     }
 
+    /// Returns when `position` is shown; `None` unless it plays and the media up to there has arrived.
+    pub(crate) fn reached_at(&self, position: Duration) -> Option<Time> {
+        self.shown_at(position).filter(|_| position <= self.end)
+    }
+
     /// Returns since when the picture stands still at `now`; `None` if it does not.
     pub(crate) fn stands_since(&self, now: Time) -> Option<Time> {
         match self.state {
@@ -204,6 +209,8 @@ mod tests {
             (Duration::from_millis(2500), false)
         );
         assert_eq!(playback.position(at(4500)), (4 * SECOND, true));
+        assert_eq!(playback.reached_at(4 * SECOND), Some(at(4500)));
+        assert_eq!(playback.reached_at(5 * SECOND), None);
         // Dry at 4.5 s, and the next segment is complete at 5.25 s.
         let change = playback.extend(at(5250), 6 * SECOND, false);
         assert_eq!(change.stalled, Some(Duration::from_millis(750)));

@@ -109,7 +109,9 @@ impl Client {
         let is_it =
             |wanted: &Wanted| matches!(wanted, Wanted::Key(own) if own.is_same_resource(&url));
         let mut tracks = self.tracks.iter();
-        if !tracks.any(|own| own.wanted.as_ref().is_some_and(is_it)) {
+        if tracks.any(|own| own.wanted.as_ref().is_some_and(is_it)) {
+            self.tracks[track].awaits_key = true;
+        } else {
             let wish = (url.clone(), None);
             self.request_media(cx, track, wish, Wanted::Key(url), Encryption::None);
         }

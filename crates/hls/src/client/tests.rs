@@ -237,6 +237,7 @@ impl<S: FnMut(&str, Time) -> Option<Answer>> World<S> {
 
     /// Runs until `until`, or until the client ends.
     fn run(&mut self, until: Time) {
+        let mut idle = 0;
         while self.outcome.is_none() {
             let next = (0..self.events.len()).min_by_key(|&at| self.events[at].0);
             let event_at = next.map(|at| self.events[at].0);
@@ -248,6 +249,12 @@ impl<S: FnMut(&str, Time) -> Option<Answer>> World<S> {
                 break;
             }
             assert!(due >= self.now, "no deadline is in the past");
+            // At most a deadline for each thing that it may do at a time.
+            idle = match due == self.now && event_at != Some(due) {
+                true => idle + 1,
+                false => 0,
+            };
+            assert!(idle < 5, "deadlines that change nothing");
             self.now = due;
             match next.filter(|_| event_at == Some(due)) {
                 None => self.input(Input::Deadline),

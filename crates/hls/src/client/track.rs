@@ -93,6 +93,8 @@ pub(super) struct Track {
     refused_map: Option<Hint>,
     /// The current request on the connection for media.
     pub(super) wanted: Option<Wanted>,
+    /// True if its next piece needs a key that another track has requested.
+    pub(super) awaits_key: bool,
     /// Encryption of the body on the connection for media.
     pub(super) encryption: Encryption,
     /// Beginning of the body on the connection for media.
@@ -224,6 +226,7 @@ impl Track {
             refused: None,
             refused_map: None,
             wanted: None,
+            awaits_key: false,
             encryption: Encryption::None,
             content: Content::default(),
             body_bytes: 0,
@@ -331,7 +334,7 @@ impl Track {
     /// Returns how far playback must have come for the next piece to find room in the buffer;
     /// `None` if there is none yet, or if another is being requested.
     pub(super) fn room_at(&self, config: &ClientConfig) -> Option<Duration> {
-        if self.media.is_busy() {
+        if self.media.is_busy() || self.awaits_key {
             return None;
         }
         let in_parts = self.is_in_parts(config);

@@ -271,3 +271,30 @@ fn keys_may_stand_in_the_playlist() {
         assert_eq!(world.count(m::KEYS), 0, "{uri}");
     }
 }
+
+#[test]
+fn track_waits_for_the_key_that_another_has_requested() {
+    // From the second segment on, both tracks need the same key, which takes 300 ms.
+    let mut world = World::new(config(), |path, _| {
+        let lines = "#EXTINF:2,\nplain.ts\n#EXT-X-KEY:METHOD=AES-128,URI=\"k1\"\n\
+                     #EXTINF:2,\n1.ts\n#EXT-X-ENDLIST\n";
+        Some(match path.rsplit('/').next().expect("a name") {
+            "index.m3u8" => Answer::ok(
+                "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"a\",URI=\"audio.m3u8\"\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=1,AUDIO=\"a\"\nvideo.m3u8\n",
+            ),
+            name if name.ends_with("m3u8") => playlist("", lines),
+            "k1" => Answer::ok([1; 16]).in_time(300),
+            "1.ts" => Answer::ok(segment([1; 16], 1)),
+            _ => serve("0.ts"),
+        })
+    });
+    world.client.config = Arc::new(ClientConfig {
+        buffer_max: TimeSpan(Duration::from_secs(2)),
+        ..config()
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.count(m::KEYS), 1);
+    assert_eq!(world.count(m::SEGMENTS), 4);
+}

@@ -147,6 +147,28 @@ fn playback_waits_for_both_tracks() {
 }
 
 #[test]
+fn full_buffer_of_one_track_waits_for_the_other() {
+    // The audio of 60 s finds no room after 30 s, and the third segment of the video takes 40 s.
+    let mut world = World::new(config(), |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(VARIANTS),
+            _ if path.ends_with(".m3u8") => recorded(30),
+            "/a/2.ts" => segment().in_time(40_000),
+            _ => segment(),
+        })
+    });
+    world.client.config = Arc::new(ClientConfig {
+        request_timeout: TimeSpan(Duration::from_secs(60)),
+        body_timeout: TimeSpan(Duration::from_secs(60)),
+        silence: TimeSpan(Duration::from_secs(60)),
+        ..config()
+    });
+    world.run(at(200_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.count(m::STALLS), 1);
+}
+
+#[test]
 fn redirects_are_followed_and_segments_are_relative_to_the_new_url() {
     let mut world = World::new(config(), |path, _| {
         Some(match path {

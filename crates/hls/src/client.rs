@@ -33,9 +33,6 @@ use variants::Variants;
 /// Maximum length of a playlist in bytes.
 const PLAYLIST_BYTES_MAX: usize = 4 << 20;
 
-/// Number of failures in a row after which a playlist or the segments of a track count as gone.
-const FAILURES_MAX: u32 = 3;
-
 /// Progress of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -437,6 +434,9 @@ impl Client {
     /// Requests what the track needs next, if anything and if its connection is free.
     fn advance(&mut self, cx: &mut Context<'_>, track: usize) {
         self.tracks[track].awaits_key = false;
+        if self.tracks[track].waits_to_retry(cx.now) {
+            return;
+        }
         loop {
             if let Some(url) = self.tracks[track].take_next_url() {
                 return self.change_playlist(cx, track, url);
@@ -556,9 +556,15 @@ impl Client {
             return;
         }
         let own = &mut self.tracks[track];
-        let failures = own.count_failure(lane);
-        let is_hopeless = failures >= FAILURES_MAX || self.last_segment.is_none();
-        if is_hopeless {
+        let has_played = self.last_segment.is_some();
+        if lane == Lane::Media && has_played && own.plan_retry(cx.now, refusal.failure) {
+            cx.recorder.add(m::SEGMENTS_RETRIED, 1);
+            let (kind, text) = ("segment_retried", refusal.detail);
+            cx.out.push_back(Output::Note(Note { kind, text }));
+            return;
+        }
+        let is_gone = own.count_failure(lane, &self.config);
+        if is_gone || !has_played {
             return self.fail(cx, refusal);
         }
         let text = refusal.detail;
@@ -676,6 +682,7 @@ impl Session for Client {
                 track.playlists.deadline(&self.config),
                 track.media.deadline(&self.config),
                 track.reload_at.filter(|_| !track.playlists.is_busy()),
+                track.retry_at.filter(|_| !track.media.is_busy()),
                 room_at.and_then(|position| self.playback.reached_at(position)),
             ]
         });

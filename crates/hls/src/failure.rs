@@ -1,5 +1,7 @@
 //! Reasons for the failure of a player.
 
+use std::time::Duration;
+
 use kit::connect_failure::ConnectFailure;
 use kit::failure::reasons;
 use kit::http1::ResponseError;
@@ -85,6 +87,19 @@ impl Failure {
         }
     }
 
+    /// Returns how a player tries again to get a segment after this failure; `None` if it does not.
+    pub(crate) const fn retries(self) -> Option<Retries> {
+        match self {
+            Failure::TimeoutResponse | Failure::TimeoutBody => Some(Retries::AtOnce),
+            Failure::Status5xx
+            | Failure::ClosedInResponse
+            | Failure::CutOff
+            | Failure::Reset
+            | Failure::Connect(_) => Some(Retries::Later),
+            _ => None,
+        }
+    }
+
     /// Returns the reason for a response that cannot be parsed.
     pub const fn from_malformed(malformed: ResponseError) -> Failure {
         match malformed {
@@ -110,10 +125,42 @@ impl Failure {
     }
 }
 
+/// How a player tries again to get a segment: with the numbers and delays of hls.js 1.5
+/// (`fragLoadPolicy`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retries {
+    /// Four times, at once.
+    AtOnce,
+    /// Six times, after 1, 2, 4, 8, 8 and 8 s.
+    Later,
+}
+
+impl Retries {
+    /// Returns the delay of the next attempt after this number of attempts that were repeated; `None`
+    /// if there is no further one.
+    pub(crate) fn delay(self, before: u32) -> Option<Duration> {
+        match self {
+            Retries::AtOnce => (before < 4).then_some(Duration::ZERO),
+            Retries::Later => (before < 6).then(|| Duration::from_secs(1 << before.min(3))),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use kit::connect_failure::assert_reasons;
+
+    #[test]
+    fn attempts_are_repeated_after_longer_and_longer_delays() {
+        let delays = |retries: Retries| -> Vec<u64> {
+            let delays = (0..).map_while(|before| retries.delay(before));
+            delays.map(|delay| delay.as_secs()).collect()
+        };
+        assert_eq!(delays(Retries::Later), [1, 2, 4, 8, 8, 8]);
+        assert_eq!(delays(Retries::AtOnce), [0; 4]);
+        assert_eq!(Failure::Status404.retries(), None);
+    }
 
     #[test]
     fn names_are_stable_words_and_differ() {

@@ -83,6 +83,9 @@ measure::metrics! {
         /// Segments that took longer to receive than they play. Of hinted parts, only the body
         /// counts.
         SEGMENTS_LATE = "segments_late", Count, "";
+        /// Requests for segments, their initialization sections and keys that were repeated after a
+        /// failure that may pass: a status from 500, a time-out, or a broken connection.
+        SEGMENTS_RETRIED = "segments_retried", Count, "";
         /// Segments that the server refused, or whose response ended early or not in time. The
         /// player goes on with the next one.
         SEGMENTS_FAILED = "segments_failed", Count, "";
@@ -231,6 +234,7 @@ const ROWS: &[SummaryRow] = &[
                 ("segments_gap", "{} in gaps"),
             ]),
             Part::If("segments_late", "; {segments_late} late"),
+            Part::If("segments_retried", "; {segments_retried} requests repeated"),
             Part::If("segments_damaged", "; {segments_damaged} damaged"),
             Part::If("durations_wrong", "; {durations_wrong} of wrong duration"),
         ],

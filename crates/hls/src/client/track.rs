@@ -34,6 +34,9 @@ pub(super) enum Lane {
 /// Maximum difference between the duration of a segment and the sum of those of its parts.
 const ROUNDING: Duration = Duration::from_millis(20);
 
+/// Number of failures in a row after which a playlist or the segments of a track count as gone.
+const FAILURES_MAX: u32 = 3;
+
 /// Maximum difference between the stated duration of a segment and that of its media, in seconds.
 const DURATION_ERROR_MAX: f64 = 0.1;
 /// Further difference if the duration is stated in whole seconds, or if the segment has only audio,
@@ -120,6 +123,12 @@ pub(super) struct Track {
     hidden: Duration,
     /// Failures in a row of playlists, and of media.
     failures: [u32; 2],
+    /// Media whose requests have failed in a row.
+    failed: Duration,
+    /// Number of repeated requests for the next piece.
+    retries: u32,
+    /// Time of the next request for it, if that failed.
+    pub(super) retry_at: Option<Time>,
     /// True if the last segment was received or skipped.
     pub(super) is_over: bool,
 }
@@ -239,6 +248,9 @@ impl Track {
             lead: None,
             hidden: Duration::ZERO,
             failures: [0; 2],
+            failed: Duration::ZERO,
+            retries: 0,
+            retry_at: None,
             is_over: false,
         }
     }
@@ -294,15 +306,58 @@ impl Track {
         self.next.part == 0 || is_complete() == Some(true)
     }
 
-    /// Counts a failure, and returns how many there were in a row.
-    pub(super) fn count_failure(&mut self, lane: Lane) -> u32 {
+    /// Counts a failure. Returns `true` if there were so many in a row that what is requested counts
+    /// as gone.
+    pub(super) fn count_failure(&mut self, lane: Lane, config: &ClientConfig) -> bool {
         let failures = &mut self.failures[lane as usize];
         *failures += 1;
-        *failures
+        let are_many = *failures >= FAILURES_MAX;
+        match lane {
+            Lane::Playlists => are_many,
+            // Three parts are soon missing.
+            Lane::Media => {
+                self.failed = self.failed.saturating_add(self.wanted_duration(config));
+                are_many && self.failed >= self.target
+            }
+        }
     }
 
     pub(super) fn count_success(&mut self, lane: Lane) {
         self.failures[lane as usize] = 0;
+        if lane == Lane::Media {
+            self.failed = Duration::ZERO;
+            self.retries = 0;
+        }
+    }
+
+    /// Duration of the piece that is requested, or needs what is requested.
+    fn wanted_duration(&self, config: &ClientConfig) -> Duration {
+        match &self.wanted {
+            Some(Wanted::Piece(piece)) => piece.duration,
+            _ => {
+                let piece = self.piece(self.is_in_parts(config));
+                piece.map_or(Duration::ZERO, |(_, piece)| piece.media().duration)
+            }
+        }
+    }
+
+    /// Plans another request for the next piece after a failure. Returns `false` if it is to be given
+    /// up.
+    pub(super) fn plan_retry(&mut self, now: Time, failure: Failure) -> bool {
+        let retries = failure.retries();
+        let Some(delay) = retries.and_then(|retries| retries.delay(self.retries)) else {
+            return false;
+        };
+        self.retries += 1;
+        self.retry_at = Some(now + delay);
+        self.wanted = None;
+        true
+    }
+
+    /// True if the next piece is to be requested again, but later than now.
+    pub(super) fn waits_to_retry(&mut self, now: Time) -> bool {
+        self.retry_at.take_if(|at| *at <= now);
+        self.retry_at.is_some()
     }
 
     /// Returns which of its connections has this number.
@@ -328,13 +383,16 @@ impl Track {
         if place.sequence != self.next.sequence {
             self.parts_before = (Duration::ZERO, 0);
         }
+        if place != self.next {
+            (self.retries, self.retry_at) = (0, None);
+        }
         self.next = place;
     }
 
     /// Returns how far playback must have come for the next piece to find room in the buffer;
     /// `None` if there is none yet, or if another is being requested.
     pub(super) fn room_at(&self, config: &ClientConfig) -> Option<Duration> {
-        if self.media.is_busy() || self.awaits_key {
+        if self.media.is_busy() || self.awaits_key || self.retry_at.is_some() {
             return None;
         }
         let in_parts = self.is_in_parts(config);

@@ -371,3 +371,100 @@ fn default_audio_of_the_variant_itself_needs_no_playlist() {
         .collect();
     assert_eq!(playlists, [&"/a/index.m3u8", &"/a/v.m3u8"]);
 }
+
+/// Runs a player of live media whose segment 4 is answered with `failing` until `until`. Returns the
+/// times of the requests for it in milliseconds, and counts of segments that were received,
+/// repeated, failed and missed.
+fn repeated(failing: Answer, until: Time) -> (Vec<u64>, [u64; 4]) {
+    let mut world = World::new(config(), move |path, now| {
+        let end = 5 + now.since(Time::ZERO).as_secs() / 2;
+        Some(match path {
+            "/a/index.m3u8" => window(end.saturating_sub(10), end),
+            "/a/4.ts" if now < until => failing.clone(),
+            _ => segment(),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    let asked = world.asked.iter().filter(|own| own.path == "/a/4.ts");
+    let times: Vec<u64> = asked
+        .map(|own| own.at.since(Time::ZERO).as_millis() as u64)
+        .collect();
+    let counts = [
+        m::SEGMENTS,
+        m::SEGMENTS_RETRIED,
+        m::SEGMENTS_FAILED,
+        m::SEGMENTS_MISSED,
+    ];
+    (times, counts.map(|counter| world.count(counter)))
+}
+
+#[test]
+fn segments_are_requested_again_after_failures_that_may_pass() {
+    let gaps = |times: &[u64]| -> Vec<u64> {
+        let pairs = times.windows(2).map(|pair| pair[1] - pair[0]);
+        pairs.map(|gap| gap / 1000).collect()
+    };
+    // The server recovers after the third attempt.
+    let failing = Answer::new("503 Service Unavailable", "");
+    let (times, counts) = repeated(failing.clone(), at(5000));
+    assert_eq!(gaps(&times), [1, 2, 4]);
+    assert_eq!(
+        (times.len(), counts[1..] == [3, 0, 0]),
+        (4, true),
+        "{counts:?}"
+    );
+    // It does not, and the segment leaves the playlist after 20 s.
+    let (times, [_, retried, failed, missed]) = repeated(failing, at(600_000));
+    assert_eq!(gaps(&times), [1, 2, 4, 8]);
+    assert_eq!((retried, failed), (5, 0));
+    assert!(missed >= 1, "{missed}");
+    // What is missing is not requested again.
+    let missing = Answer::new("404 Not Found", "");
+    let (times, [.., retried, failed, missed]) = repeated(missing, at(600_000));
+    assert_eq!((times.len(), retried, failed, missed), (1, 0, 1, 0));
+    // A response that breaks off.
+    let broken = Answer {
+        has_length: false,
+        head: "200 OK\r\nContent-Length: 1000".to_owned(),
+        closes: true,
+        ..segment()
+    };
+    let (times, counts) = repeated(broken, at(2000));
+    assert_eq!((times.len(), &counts[1..]), (3, &[2, 0, 0][..]));
+}
+
+#[test]
+fn few_missing_parts_do_not_end_the_client() {
+    // Three parts of 200 ms in a row are missing, then ten: two seconds, the target duration.
+    for (missing, ends) in [(3, false), (10, true)] {
+        let mut world = World::new(config(), move |path, now| {
+            let complete = 20 + now.since(Time::ZERO).as_millis() as u64 / 200;
+            let name = path.trim_start_matches("/a/");
+            if name.ends_with(".ts") {
+                let number: u64 = name.trim_end_matches(".ts").parse().expect("a number");
+                let is_missing = (30..30 + missing).contains(&number) || number >= complete;
+                return Some(match is_missing {
+                    true => Answer::new("404 Not Found", ""),
+                    false => segment(),
+                });
+            }
+            let mut text = "#EXT-X-PART-INF:PART-TARGET=0.2\n#EXT-X-SERVER-CONTROL:\
+                            CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=0.6\n"
+                .to_owned();
+            for number in 0..complete {
+                if number % 10 == 0 && number > 0 {
+                    text += &format!("#EXTINF:2,\ns{number}.ts\n");
+                }
+                text += &format!("#EXT-X-PART:DURATION=0.2,INDEPENDENT=YES,URI=\"{number}.ts\"\n");
+            }
+            Some(playlist("", &text).in_time(200))
+        });
+        world.run(at(8000));
+        let is_over = world.outcome.is_some();
+        assert_eq!(is_over, ends, "{:?}", world.outcome);
+        if !is_over {
+            assert_eq!(world.count(m::SEGMENTS_FAILED), missing);
+        }
+    }
+}

@@ -571,6 +571,7 @@ impl Client {
         match lane {
             Lane::Playlists => {
                 own.reload_at = Some(cx.now + own.retry_after());
+                own.asks_plainly = own.awaited.is_some();
                 let kind = "playlist_failed";
                 cx.out.push_back(Output::Note(Note { kind, text }));
             }

@@ -410,6 +410,13 @@ impl MediaPlaylist {
     }
 }
 
+impl Segment {
+    /// URI without its query, which may hold a token that changes.
+    pub(crate) fn path(&self) -> &str {
+        self.uri.split(['?', '#']).next().unwrap_or(&self.uri)
+    }
+}
+
 impl Place {
     /// Place after the segment.
     pub fn next_segment(self) -> Place {

@@ -80,6 +80,11 @@ pub(super) struct Track {
     parts_before: (Duration, u64),
     /// End of the newest playlist.
     newest: Place,
+    /// Time since which playlists have ended before the next segment.
+    behind_since: Option<Time>,
+    /// True if the next request for the playlist waits for nothing, because the server refused one
+    /// that did.
+    pub(super) asks_plainly: bool,
     /// Place for which the request for the playlist waits.
     pub(super) awaited: Option<Place>,
     /// True if the request for the playlist allows the server to leave out segments.
@@ -227,6 +232,8 @@ impl Track {
             next: Place::default(),
             parts_before: (Duration::ZERO, 0),
             newest: Place::default(),
+            behind_since: None,
+            asks_plainly: false,
             awaited: None,
             may_skip: false,
             must_be_whole: false,

@@ -116,7 +116,7 @@ impl Oddities {
         let renamed = before.and_then(|before| {
             numbered.into_iter().find_map(|(sequence, segment)| {
                 let before = before.segment(sequence)?;
-                let is_other = path(&before.uri) != path(&segment.uri);
+                let is_other = before.path() != segment.path();
                 is_other.then(|| Oddity::Renamed {
                     sequence,
                     before: quoted(&before.uri),
@@ -243,11 +243,6 @@ impl fmt::Display for Oddity {
             ),
         }
     }
-}
-
-/// Returns a URI without its query, which may hold a token that changes.
-fn path(uri: &str) -> &str {
-    uri.split(['?', '#']).next().unwrap_or(uri)
 }
 
 /// Returns the beginning of a text, without control characters.

@@ -468,3 +468,76 @@ fn few_missing_parts_do_not_end_the_client() {
         }
     }
 }
+
+#[test]
+fn server_that_counts_again_within_its_window_is_followed() {
+    // A playlist from the start of the stream on. After 10 s the server begins again, with other
+    // names, with other dates, or with nothing that tells.
+    for (renames, has_dates, latest) in [(true, false, 3), (false, true, 3), (false, false, 12)] {
+        let restart = at(10_000);
+        let mut world = World::new(config(), move |path, now| {
+            if !path.ends_with(".m3u8") {
+                return Some(segment());
+            }
+            let (begin, name, minute) = match now < restart {
+                true => (Time::ZERO, "a", 1),
+                false => (restart, if renames { "b" } else { "a" }, 2),
+            };
+            let before = if now < restart { 20 } else { 1 };
+            let mut lines = String::new();
+            for number in 0..before + now.since(begin).as_secs() / 2 {
+                if has_dates {
+                    lines += &format!(
+                        "#EXT-X-PROGRAM-DATE-TIME:2026-01-01T00:{:02}:{:02}Z\n",
+                        minute + number / 30,
+                        2 * number % 60
+                    );
+                }
+                lines += &format!("#EXTINF:2,\n{name}{number}.ts\n");
+            }
+            Some(playlist("", &lines))
+        });
+        world.run(at(40_000));
+        assert_eq!(world.stop(), Outcome::Stopped);
+        // One of the first ten segments of the new stream.
+        let is_early = |path: &str| path.ends_with(".ts") && path.len() == "/a/b0.ts".len();
+        let mut again = world.asked.iter().filter(|own| own.at >= restart);
+        let first = again.find(|own| is_early(&own.path));
+        let first = first.expect("the new stream is played").at.since(restart);
+        assert!(first <= Duration::from_secs(latest), "{first:?}");
+    }
+}
+
+#[test]
+fn request_that_waits_for_too_much_is_repeated_without_its_wish() {
+    // The server begins again after 5 s, and refuses to wait for what is far away.
+    let restart = at(5000);
+    let mut world = World::new(config(), move |path, now| {
+        if !path.contains(".m3u8") {
+            return Some(segment());
+        }
+        let (begin, before) = match now < restart {
+            true => (Time::ZERO, 100),
+            false => (restart, 4),
+        };
+        let end = before + now.since(begin).as_secs() / 2;
+        let awaited = path.split_once("_HLS_msn=").map(|(_, number)| number);
+        let awaited: Option<u64> = awaited.map(|number| number.parse().expect("a number"));
+        if awaited.is_some_and(|awaited| awaited > end + 1) {
+            return Some(Answer::new("400 Bad Request", ""));
+        }
+        let first = end.saturating_sub(5);
+        let head =
+            format!("#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES\n#EXT-X-MEDIA-SEQUENCE:{first}");
+        let mut lines = String::new();
+        for number in first..end + u64::from(awaited.is_some()) {
+            lines += &format!("#EXTINF:2,\n{number}.ts\n");
+        }
+        let waits = if awaited.is_some() { 2000 } else { 20 };
+        Some(playlist(&head, &lines).in_time(waits))
+    });
+    world.run(at(30_000));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    assert_eq!(world.count(m::RESPONSES_4XX), 1);
+    assert!(world.paths().contains(&"/a/6.ts"), "{:?}", world.paths());
+}

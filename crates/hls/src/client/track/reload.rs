@@ -19,6 +19,14 @@ const RELOAD_INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// begun to count again, at a higher number.
 const MISSED_MAX: u64 = SEGMENTS_MAX as u64;
 
+/// Number of target durations after which a playlist that ends before the next segment is no older
+/// one from a cache: the server has begun to count again.
+const BEHIND_TARGETS: u32 = 3;
+
+/// Maximum difference between the dates of the same segment in two playlists. Servers state them, or
+/// derive them from durations that are rounded.
+const DATES_MAX: Duration = Duration::from_secs(1);
+
 /// How a playlist differs from the one before.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::client) struct Update {
@@ -92,11 +100,19 @@ impl Track {
                     }
                 }
                 // An older playlist, as from a cache, has segments in common with the one before.
-                let is_restart = playlist.end_sequence() <= before.media_sequence
-                    && update.is_backwards
+                let is_other =
+                    playlist.end_sequence() <= before.media_sequence || differs(before, &playlist);
+                let is_behind = !playlist.is_ended && playlist.end_sequence() < self.next.sequence;
+                let behind_since = *self.behind_since.get_or_insert(now);
+                self.behind_since = is_behind.then_some(behind_since);
+                let is_left = is_behind
+                    && now.since(behind_since) >= BEHIND_TARGETS * playlist.target_duration;
+                let is_restart = update.is_backwards && is_other
+                    || is_left
                     || playlist.media_sequence.saturating_sub(self.next.sequence) > MISSED_MAX;
                 self.newest = self.newest.max(playlist.end());
                 if is_restart {
+                    self.behind_since = None;
                     self.newest = playlist.end();
                     self.begin_at(&playlist, playlist.start(distance, in_parts));
                     if let Some(Wanted::Piece(wanted)) = &mut self.wanted {
@@ -177,6 +193,9 @@ impl Track {
     /// out segments that the player has (rfc8216bis, 6.2.5).
     pub(in crate::client) fn plan_request(&mut self, now: Time, config: &ClientConfig) {
         (self.awaited, self.may_skip) = (None, false);
+        if std::mem::take(&mut self.asks_plainly) {
+            return;
+        }
         let in_parts = self.is_in_parts(config);
         let Some(playlist) = &self.playlist else {
             return;
@@ -242,4 +261,16 @@ impl Track {
     pub(in crate::client) fn patience(&self) -> Duration {
         3 * self.target
     }
+}
+
+/// True if a segment that two playlists have in common is not the same: the server has begun to count
+/// again.
+fn differs(before: &MediaPlaylist, now: &MediaPlaylist) -> bool {
+    let numbered = (now.media_sequence..).zip(&now.segments);
+    let mut common = numbered.filter_map(|(sequence, now)| Some((before.segment(sequence)?, now)));
+    common.any(|(before, now)| {
+        let dates = before.date.zip(now.date);
+        let apart = dates.map(|(before, now)| before.abs_diff(now));
+        before.path() != now.path() || apart.is_some_and(|apart| apart > DATES_MAX)
+    })
 }

@@ -27,7 +27,7 @@ mod track;
 mod variants;
 
 use media::{Found, count_wasted};
-use track::{Lane, Next, Room, Track, Wanted};
+use track::{HeldMap, Lane, Next, Room, Track, Wanted};
 use variants::Variants;
 
 /// Maximum length of a playlist in bytes.
@@ -225,6 +225,15 @@ impl Client {
             if let Some(Wanted::Key(_)) = own.wanted {
                 return;
             }
+            let range = own.media.range();
+            if let Some(range) = range.filter(|range| range.length < own.body_bytes) {
+                let text = format!(
+                    "the body is longer than its byte range of {} bytes",
+                    range.length
+                );
+                let refusal = own.media.refusal(Failure::WrongRange, &text);
+                return self.refuse(cx, track, lane, refusal);
+            }
             cx.recorder.add(m::PAYLOAD_BYTES, bytes.len() as u64);
             if self.first_media.is_none() {
                 self.begin_media(cx, arrived(1));
@@ -245,6 +254,8 @@ impl Client {
 
     fn handle_end(&mut self, cx: &mut Context<'_>, track: usize, lane: Lane, at: Time) {
         let own = &mut self.tracks[track];
+        let range = own.media.range().filter(|_| lane == Lane::Media);
+        own.is_short = range.is_some_and(|range| own.body_bytes < range.length);
         let checked = match lane {
             Lane::Media => own.check_body(),
             Lane::Playlists => Ok(()),
@@ -448,9 +459,12 @@ impl Client {
                 needed: waits.then_some(self.config.playout_buffer.0),
             };
             let own = &mut self.tracks[track];
-            if own.use_held_map(&self.config) {
-                cx.recorder.add(m::HINTS_USED, 1);
+            match own.use_held_map(&self.config) {
+                Some(HeldMap::Used) => cx.recorder.add(m::HINTS_USED, 1),
+                Some(HeldMap::Useless { bytes }) => count_wasted(cx, bytes),
+                None => {}
             }
+            let own = &mut self.tracks[track];
             match own.next(room, &self.config) {
                 Next::Nothing => return,
                 Next::Over => {
@@ -484,7 +498,14 @@ impl Client {
                         }
                         Ok((_, Found::KeyAt(url))) => self.request_key(cx, track, url),
                         Err(refusal) => {
-                            self.tracks[track].wanted = Some(wanted);
+                            let own = &mut self.tracks[track];
+                            if let Wanted::Hint(hint) = wanted {
+                                own.refuse_hint(hint);
+                                let (kind, text) = ("hint_failed", refusal.detail);
+                                cx.out.push_back(Output::Note(Note { kind, text }));
+                                continue;
+                            }
+                            own.wanted = Some(wanted);
                             self.refuse(cx, track, Lane::Media, refusal);
                         }
                     }
@@ -578,7 +599,9 @@ impl Client {
             Lane::Media => {
                 let kind = "segment_failed";
                 cx.out.push_back(Output::Note(Note { kind, text }));
-                own.skip(&self.config);
+                if let Some(bytes) = own.skip(&self.config) {
+                    count_wasted(cx, bytes);
+                }
                 cx.recorder.add(m::SEGMENTS_FAILED, 1);
                 self.count_due(cx, 1);
                 self.advance(cx, track);

@@ -119,6 +119,16 @@ impl Connection {
         self.channel == Some(channel)
     }
 
+    /// True if the head of a response has arrived, and its body is to follow.
+    pub(super) fn is_receiving(&self) -> bool {
+        self.state == State::Body
+    }
+
+    /// Part of the resource that is being requested; `None`: all of it.
+    pub(super) fn range(&self) -> Option<ByteRange> {
+        self.request.as_ref()?.range
+    }
+
     /// Requests a resource. The connection must not be busy.
     pub(super) fn fetch(
         &mut self,

@@ -60,6 +60,9 @@ reasons! {
         /// The body of a segment is empty, or is no media of any format that players know. The
         /// detail has its beginning.
         NotMedia = "not_media";
+        /// The body of a segment is longer than the byte range that was requested: the server
+        /// ignores ranges.
+        WrongRange = "wrong_range";
         /// A key is not 16 bytes long.
         BadKey = "bad_key";
         /// A playlist is longer than 4 MiB, and may be endless.

@@ -127,6 +127,12 @@ impl Inspection {
 }
 
 impl Findings {
+    /// Notes that the body is shorter than its byte range.
+    pub(crate) fn add_short(&mut self) {
+        self.broken
+            .get_or_insert("it is shorter than its byte range");
+    }
+
     /// Returns what is wrong with the body, if anything. `needs_tables` is true if a decoder begins
     /// with it.
     pub(crate) fn damage(&self, needs_tables: bool) -> Option<String> {

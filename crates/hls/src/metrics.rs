@@ -136,7 +136,7 @@ measure::metrics! {
     gauges {}
     distributions {
         /// Time from sending each request to the end of the response head, except for requests with
-        /// which the server may wait: reloads and hinted parts.
+        /// which the server may wait: reloads and hints.
         RESPONSE_DELAY = "response_delay", Seconds, "";
         /// Time from the request of each playlist to its last byte, except for those that waited
         /// (`reload_delay`).

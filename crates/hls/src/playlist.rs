@@ -410,6 +410,13 @@ impl MediaPlaylist {
     }
 }
 
+impl Map {
+    /// True if it is the same resource, whatever its key is.
+    pub(crate) fn is_same(&self, other: &Map) -> bool {
+        (&self.uri, self.range) == (&other.uri, other.range)
+    }
+}
+
 impl Segment {
     /// URI without its query, which may hold a token that changes.
     pub(crate) fn path(&self) -> &str {

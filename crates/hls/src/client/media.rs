@@ -198,6 +198,7 @@ impl Client {
                 }
             }
             Err(why) => {
+                count_wasted(cx, own.body_bytes);
                 let refusal = own.media.refusal(Failure::NotMedia, &why);
                 own.wanted = Some(Wanted::Piece(piece));
                 self.refuse(cx, track, Lane::Media, refusal);

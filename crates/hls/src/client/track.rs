@@ -22,6 +22,7 @@ use session::ChannelId;
 mod hints;
 mod reload;
 
+pub(super) use hints::HeldMap;
 use hints::{Hinted, HintedMap};
 
 /// Purpose of a connection.
@@ -109,6 +110,8 @@ pub(super) struct Track {
     pub(super) content: Content,
     /// Length of the body so far.
     pub(super) body_bytes: u64,
+    /// True if the body is complete, and shorter than its byte range.
+    pub(super) is_short: bool,
     /// Contents of the body so far, if it is media that can be read.
     inspection: Inspection,
     /// True if a segment or part was received.
@@ -246,6 +249,7 @@ impl Track {
             encryption: Encryption::None,
             content: Content::default(),
             body_bytes: 0,
+            is_short: false,
             inspection: Inspection::Skipped,
             has_media: false,
             scales: TimeScales::default(),
@@ -456,7 +460,7 @@ impl Track {
             Some((key, iv))
         };
         match &media.map {
-            Some(map) if self.map.as_ref() != Some(map) => Next::Fetch {
+            Some(map) if !self.has_map(map) => Next::Fetch {
                 uri: map.uri.clone(),
                 range: map.range,
                 wanted: Wanted::Map(map.clone()),
@@ -473,6 +477,11 @@ impl Track {
                 key: key(&media.key),
             },
         }
+    }
+
+    /// True if the initialization section that was received last is this one.
+    fn has_map(&self, map: &Map) -> bool {
+        self.map.as_ref().is_some_and(|own| own.is_same(map))
     }
 
     /// Begins a body with this encryption, in which the first picture is sought at which decoding
@@ -498,6 +507,7 @@ impl Track {
         self.encryption = encryption;
         self.content = Content::default();
         self.body_bytes = 0;
+        self.is_short = false;
     }
 
     /// Takes the next bytes of the body.
@@ -574,7 +584,11 @@ impl Track {
 
     /// Returns what was found in the body, which is complete.
     pub(super) fn finish_inspection(&mut self) -> Findings {
-        self.inspection.finish()
+        let mut findings = self.inspection.finish();
+        if self.is_short {
+            findings.add_short();
+        }
+        findings
     }
 
     /// True if the last segments or parts of the playlist are encrypted as a whole.
@@ -646,26 +660,26 @@ impl Track {
         }
     }
 
-    /// Gives up the piece that was requested, or is next.
-    pub(super) fn skip(&mut self, config: &ClientConfig) {
+    /// Gives up the piece that was requested, or is next. Returns the bytes of a hinted part that was
+    /// received in vain.
+    pub(super) fn skip(&mut self, config: &ClientConfig) -> Option<u64> {
         match self.wanted.take() {
             Some(Wanted::Piece(piece)) => self.pass(piece),
-            Some(Wanted::Hint(hint)) => match hint.kind {
-                HintKind::Part => self.refused = Some(hint),
-                HintKind::Map => self.refused_map = Some(hint),
-            },
+            Some(Wanted::Hint(hint)) => self.refuse_hint(hint),
             // The initialization section or key failed, or the URL of the piece cannot be
             // requested.
             Some(Wanted::Map(_) | Wanted::Key(_)) | None => {
-                self.held = None;
+                let held = self.held.take();
                 let next = self.piece(self.is_in_parts(config));
                 let next = next.map(|(place, piece)| WantedPiece::new(place, piece, false));
                 match next {
                     Some(piece) => self.pass(piece),
                     None => self.go_to(self.next.next_segment()),
                 }
+                return held.map(|held| held.bytes);
             }
         }
+        None
     }
 }
 

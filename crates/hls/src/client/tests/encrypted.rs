@@ -298,3 +298,23 @@ fn track_waits_for_the_key_that_another_has_requested() {
     assert_eq!(world.count(m::KEYS), 1);
     assert_eq!(world.count(m::SEGMENTS), 4);
 }
+
+#[test]
+fn section_is_not_requested_again_when_the_key_changes() {
+    let mut world = World::new(config(), |path, _| {
+        let lines = "#EXT-X-KEY:METHOD=AES-128,URI=\"k1\",IV=0x09\n#EXT-X-MAP:URI=\"init.mp4\"\n\
+                     #EXTINF:2,\n3.ts\n\
+                     #EXT-X-KEY:METHOD=AES-128,URI=\"k2\"\n#EXT-X-MAP:URI=\"init.mp4\"\n\
+                     #EXT-X-MEDIA-SEQUENCE:3\n#EXTINF:2,\n4.ts\n#EXT-X-ENDLIST\n";
+        Some(match path {
+            "/a/index.m3u8" => playlist("", lines),
+            "/a/init.mp4" => serve("3.ts"),
+            _ => serve(path),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    let paths = world.paths();
+    let sections = paths.iter().filter(|path| path.ends_with("init.mp4"));
+    assert_eq!(sections.count(), 1, "{paths:?}");
+}

@@ -380,6 +380,40 @@ fn hinted_section_does_not_delay_the_parts_before() {
 }
 
 #[test]
+fn hinted_section_that_arrives_is_waited_for() {
+    // Part 44 is listed when the head of the response has arrived, and half of the time has passed.
+    let (sections, counts, notes) = run_with_sections(Origin {
+        second_ahead: 4,
+        second_at: Origin::complete_at(43) + Duration::from_millis(700),
+        ..Origin::default()
+    });
+    let asked: Vec<_> = sections.iter().map(|(_, path)| path.as_str()).collect();
+    assert_eq!(asked, ["/a/second.mp4"]);
+    assert_eq!((counts, notes.as_slice()), ([20, 0, 0], &[][..]));
+}
+
+#[test]
+fn hint_that_cannot_be_requested_is_not_wasted() {
+    let origin = Origin::default();
+    let mut world = World::new(config(), move |path, now| {
+        let answer = origin.answer(path, now)?;
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        let text = text.replace("TYPE=PART,URI=\"", "TYPE=PART,URI=\"https://10.9.9.9/");
+        let body = match path.contains(".m3u8") {
+            true => text.into_bytes(),
+            false => answer.body,
+        };
+        Some(Answer { body, ..answer })
+    });
+    world.run(at(10_200));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    assert_eq!(world.count(m::PARTS), 24);
+    let wasted = [m::HINTS_WASTED, m::BYTES_WASTED].map(|own| world.count(own));
+    assert_eq!(wasted, [0, 0]);
+    assert_eq!(world.notes, vec!["hint_failed"; 21]);
+}
+
+#[test]
 fn hinted_section_that_is_not_listed_is_wasted() {
     let (sections, counts, notes) = run_with_sections(Origin {
         second_ahead: 4,

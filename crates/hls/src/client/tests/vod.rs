@@ -91,6 +91,31 @@ fn initialization_sections_and_byte_ranges_are_requested() {
     assert_eq!(counts.map(|counter| world.count(counter)), [3, 1, 4, 1]);
 }
 
+#[test]
+fn bodies_are_compared_with_their_byte_ranges() {
+    let run = |length: usize| {
+        let lines = "#EXTINF:2.0,\n#EXT-X-BYTERANGE:1000@5000\na.ts\n#EXT-X-ENDLIST\n";
+        let mut world = World::new(config(), move |path, _| {
+            Some(match path.ends_with(".m3u8") {
+                true => playlist("", lines),
+                false => Answer::ok(vec![0xff; length]),
+            })
+        });
+        world.run(at(60_000));
+        world
+    };
+    // A server that ignores ranges sends all.
+    let (reason, detail) = run(9000).failed();
+    assert_eq!(reason, "wrong_range");
+    assert!(detail.contains("byte range of 1000 bytes"), "{detail}");
+    for (length, damaged) in [(1000, 0), (999, 1)] {
+        let world = run(length);
+        assert_eq!(world.outcome, Some(Outcome::Completed));
+        let counts = [m::SEGMENTS, m::SEGMENTS_DAMAGED].map(|own| world.count(own));
+        assert_eq!(counts, [1, damaged]);
+    }
+}
+
 const VARIANTS: &str = "#EXTM3U\n\
     #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"en\",URI=\"audio/en.m3u8\"\n\
     #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"de\",DEFAULT=YES,URI=\"audio/de.m3u8\"\n\

@@ -29,6 +29,16 @@ pub(super) struct HintedMap {
     scales: TimeScales,
 }
 
+/// What became of a hinted initialization section that was received before it was listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::client) enum HeldMap {
+    Used,
+    /// It is encrypted, and was received as if it were not. It is requested again, with its key.
+    Useless {
+        bytes: u64,
+    },
+}
+
 /// A hint that was of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) struct Wasted {
@@ -51,10 +61,12 @@ impl Track {
         let is_free = is_next && !self.end.is_zero() && self.held.is_none();
         let part = playlist.hint.as_ref().filter(|_| is_free);
         let part = part.filter(|hint| self.refused.as_ref() != Some(*hint));
-        let map = playlist.map_hint.as_ref().filter(|_| is_free);
+        // Whether a section is encrypted, and how, is not known before it is listed.
+        let may_have_map = is_free && !self.ends_encrypted();
+        let map = playlist.map_hint.as_ref().filter(|_| may_have_map);
         let map = map.filter(|hint| {
-            let known = self.map.as_ref();
             let held = self.held_map.as_ref().map(|held| &held.hint);
+            let known = self.map.as_ref();
             let is_known = known.is_some_and(|map| hint.is(&map.uri, map.range));
             !is_known && held != Some(*hint) && self.refused_map.as_ref() != Some(*hint)
         });
@@ -79,7 +91,7 @@ impl Track {
                     hint,
                     bytes,
                     content: self.content,
-                    findings: self.inspection.finish(),
+                    findings: self.finish_inspection(),
                     download,
                 });
             }
@@ -131,7 +143,8 @@ impl Track {
         };
         let playlist = self.playlist.as_ref()?;
         let mut next = self.piece(in_parts);
-        let delays = wasted.is_requested && next.is_some_and(|(_, piece)| !hint.is_of(piece));
+        let is_open = wasted.is_requested && !self.media.is_receiving();
+        let delays = is_open && next.is_some_and(|(_, piece)| !hint.is_of(piece));
         let mut is_listed = false;
         while let Some((place, piece)) = next {
             is_listed |= hint.is_of(piece);
@@ -154,25 +167,32 @@ impl Track {
         }
     }
 
-    /// Uses the initialization section that is held if it is that of the next piece. Returns whether
-    /// it is.
-    pub(in crate::client) fn use_held_map(&mut self, config: &ClientConfig) -> bool {
+    /// Uses the initialization section that is held if it is that of the next piece. `None` if it is
+    /// not, or if there is none.
+    pub(in crate::client) fn use_held_map(&mut self, config: &ClientConfig) -> Option<HeldMap> {
         if self.held_map.is_none() || self.media.is_busy() {
-            return false;
+            return None;
         }
-        let piece = self.piece(self.is_in_parts(config));
-        let Some(map) = piece.and_then(|(_, piece)| piece.media().map.clone()) else {
-            return false;
-        };
+        let (_, piece) = self.piece(self.is_in_parts(config))?;
+        let map = piece.media().map.clone()?;
         let held = self
             .held_map
-            .take_if(|held| held.hint.is(&map.uri, map.range));
-        let is_used = held.is_some();
-        if let Some(held) = held {
-            self.map = Some(map);
-            self.scales = held.scales;
+            .take_if(|held| held.hint.is(&map.uri, map.range))?;
+        if map.key.as_ref().is_some_and(|key| key.is_of_segments) {
+            let bytes = held.bytes;
+            return Some(HeldMap::Useless { bytes });
         }
-        is_used
+        self.map = Some(map);
+        self.scales = held.scales;
+        Some(HeldMap::Used)
+    }
+
+    /// Notes a hint that was refused, so that it is not requested again.
+    pub(in crate::client) fn refuse_hint(&mut self, hint: Hint) {
+        match hint.kind {
+            HintKind::Part => self.refused = Some(hint),
+            HintKind::Map => self.refused_map = Some(hint),
+        }
     }
 
     /// Takes the part that is held. Returns the time that its body took and what was found in it,
@@ -206,7 +226,20 @@ impl Hint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::playlist::Playlist;
     use kit::http1::Url;
+
+    fn held_map(uri: &str) -> HintedMap {
+        HintedMap {
+            hint: Hint {
+                kind: HintKind::Map,
+                uri: uri.into(),
+                range: None,
+            },
+            bytes: 80,
+            scales: TimeScales::default(),
+        }
+    }
 
     #[test]
     fn hints_of_the_playlist_before_are_of_no_use() {
@@ -224,16 +257,36 @@ mod tests {
             findings: Findings::default(),
             download: Duration::ZERO,
         });
-        own.held_map = Some(HintedMap {
-            hint: Hint {
-                kind: HintKind::Map,
-                uri: "map".into(),
-                range: None,
-            },
-            bytes: 80,
-            scales: TimeScales::default(),
-        });
+        own.held_map = Some(held_map("map"));
         assert_eq!(own.change_playlist(other()), [Some(700), Some(80)]);
         assert!(own.held.is_none() && own.held_map.is_none());
+    }
+
+    #[test]
+    fn section_that_is_encrypted_is_requested_again_with_its_key() {
+        for (key, used) in [
+            ("", HeldMap::Used),
+            ("METHOD=AES-128,URI=\"k\"", HeldMap::Useless { bytes: 80 }),
+        ] {
+            let key = match key {
+                "" => String::new(),
+                key => format!("#EXT-X-KEY:{key}\n"),
+            };
+            let text = format!(
+                "#EXTM3U\n#EXT-X-TARGETDURATION:2\n{key}#EXT-X-MAP:URI=\"map\"\n#EXTINF:2,\na\n"
+            );
+            let Ok(Playlist::Media(playlist)) = Playlist::parse(text.as_bytes(), None) else {
+                panic!("it is one");
+            };
+            let mut own = Track::new(Url::parse("http://h/a.m3u8").expect("a URL"));
+            own.playlist = Some(*playlist);
+            assert_eq!(own.use_held_map(&ClientConfig::default()), None);
+            own.held_map = Some(held_map("other"));
+            assert_eq!(own.use_held_map(&ClientConfig::default()), None);
+            own.held_map = Some(held_map("map"));
+            assert_eq!(own.use_held_map(&ClientConfig::default()), Some(used));
+            assert!(own.held_map.is_none());
+            assert_eq!(own.map.is_some(), used == HeldMap::Used);
+        }
     }
 }

@@ -112,6 +112,7 @@ fn recorded_segments_are_played_once_and_to_the_end() {
     assert_eq!(metric("segments"), 3 * segments);
     assert_eq!(metric("segments_due"), metric("segments"));
     assert_eq!(metric("playlists"), 3);
+    assert_eq!(metric("playlists_odd"), 0, "{}", report.0["events"]);
     assert_eq!(
         (metric("segments_damaged"), metric("durations_wrong")),
         (0, 0)
@@ -228,6 +229,7 @@ fn assert_whole(report: &Report) {
     assert_eq!(metric("segments_damaged"), 0);
     assert!(metric("ts_packets") > 0);
     assert_eq!(metric("playlists_stale"), 0);
+    assert_eq!(metric("playlists_odd"), 0, "{}", report.0["events"]);
 }
 
 #[test]

@@ -162,6 +162,7 @@ fn low_latency_hls_of_mediamtx_is_played_by_its_parts() {
         (count("segments_damaged"), count("durations_wrong")),
         (0, 0)
     );
+    assert_eq!(count("playlists_odd"), 0, "{}", report.0["events"]);
     // The track with video has time codes, and dates that the server made.
     let latency = |name: &str| report.metric(name)["p50"].as_f64().expect("a number");
     let difference = latency("picture_latency") - latency("live_latency");

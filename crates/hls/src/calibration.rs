@@ -30,6 +30,7 @@ pub(super) static TRIALS: &[Trial] = &[
             Check::zero("live", "parts"),
             Check::zero("live", "reloads"),
             Check::zero("live", "playlists_backwards"),
+            Check::zero("live", "playlists_odd"),
         ],
     },
     Trial {
@@ -50,6 +51,7 @@ pub(super) static TRIALS: &[Trial] = &[
             Check::zero("parts", "bytes_wasted"),
             Check::zero("parts", "reloads_short"),
             Check::zero("parts", "playlists_unusable"),
+            Check::zero("parts", "playlists_odd"),
         ],
     },
     Trial {

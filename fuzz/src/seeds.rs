@@ -425,8 +425,8 @@ fn srt_peer(settings: u8, before: &[u8]) -> Vec<u8> {
     input
 }
 
-/// A multivariant playlist, a live one, and one with byte ranges.
-const HLS_PLAYLISTS: [&str; 4] = [
+/// Multivariant playlists, live ones, one with byte ranges, and odd ones.
+const HLS_PLAYLISTS: [&str; 6] = [
     "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"b\",DEFAULT=YES,URI=\"c.m3u8\"\n\
      #EXT-X-STREAM-INF:BANDWIDTH=2000000,AUDIO=\"a\"\nd.m3u8\n",
     "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:7\n\
@@ -441,6 +441,13 @@ const HLS_PLAYLISTS: [&str; 4] = [
      #EXT-X-SKIP:SKIPPED-SEGMENTS=1\n#EXT-X-PART:DURATION=0.5,URI=\"5.0\",INDEPENDENT=YES\n\
      #EXTINF:2,\n5.ts\n#EXT-X-PART:DURATION=0.5,URI=\"6\",BYTERANGE=\"50@0\"\n\
      #EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"6.1\"\n",
+    "#EXTM3U\n#EXT-X-TARGETDURATION:0\n#EXT-X-START:TIME-OFFSET=-3.5\n\
+     #EXT-X-PART-INF:PART-TARGET=0.2\n#EXT-X-SERVER-CONTROL: CAN-BLOCK-RELOAD = YES\n\
+     #EXTINF: 2 , a title\nb\n#EXT-X-MAP:URI=\"c\"\n#EXT-X-PART:DURATION=0.3,URI=\"d\"\n\
+     #EXT-X-PRELOAD-HINT:TYPE=MAP,URI=\"e\"\n#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"f\"\n",
+    "#EXTM3U\n#EXT-X-START:TIME-OFFSET=7\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"b\"\n\
+     #EXT-X-STREAM-INF:PROGRAM-ID=1, BANDWIDTH=1, AUDIO=\"a\"\nc\n\
+     #EXT-X-STREAM-INF:BANDWIDTH=1\nd\n",
 ];
 
 /// Answers to a player: pieces of at most 255 bytes, each after its length.

@@ -29,9 +29,14 @@ pub(super) fn playlist(bytes: &[u8]) {
             assert!(found.segments.len() <= SEGMENTS_MAX);
             assert!(found.parts.len() <= PARTS_MAX);
             for in_parts in [false, true] {
-                let start = found.start(None, in_parts);
-                assert!(found.media_sequence <= start.sequence && start <= found.end());
-                let _ = found.duration_from(start, in_parts);
+                let stated = found.start_offset;
+                let stated = stated.map(|start| found.distance_of(start, in_parts));
+                for distance in [None, stated] {
+                    let start = found.start(distance, in_parts);
+                    assert!(found.media_sequence <= start.sequence && start <= found.end());
+                    let ahead = found.duration_from(start, in_parts);
+                    assert!(found.lead(distance, in_parts) <= ahead);
+                }
             }
             // An update of it is bounded too.
             if let Ok(Playlist::Media(next)) = Playlist::parse(bytes, Some(&found)) {

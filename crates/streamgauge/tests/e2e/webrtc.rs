@@ -345,8 +345,20 @@ clients:
     let before = rates.iter().take(3).sum::<f64>() / 3.0;
     let means = rates.windows(4).map(|some| some.iter().sum::<f64>() / 4.0);
     let after = means.fold(0.0, f64::max);
-    assert!(before < 200e3, "{rates:?}");
-    assert!(after > 400e3, "{rates:?}");
+    // What took how long, if it is not so.
+    let delays = [
+        ("speaker", "join_delay"),
+        ("speaker", "ice_delay"),
+        ("speaker", "dtls_delay"),
+        ("speaker", "publish_delay"),
+        ("viewers", "switch_delay"),
+    ];
+    let delays = delays.map(|(who, name)| {
+        let delay = &report.0["populations"][who]["metrics"][name]["max"];
+        format!("{who} {name} {delay}")
+    });
+    assert!(before < 200e3, "{rates:?} {delays:?}");
+    assert!(after > 400e3, "{rates:?} {delays:?}");
 }
 
 #[test]

@@ -317,8 +317,7 @@ impl Track {
         self.next.part == 0 || is_complete() == Some(true)
     }
 
-    /// Counts a failure. Returns `true` if there were so many in a row that what is requested counts
-    /// as gone.
+    /// Counts a failure. Returns `true` if the playlist or the segments count as gone.
     pub(super) fn count_failure(&mut self, lane: Lane, config: &ClientConfig) -> bool {
         let failures = &mut self.failures[lane as usize];
         *failures += 1;
@@ -660,8 +659,8 @@ impl Track {
         }
     }
 
-    /// Gives up the piece that was requested, or is next. Returns the bytes of a hinted part that was
-    /// received in vain.
+    /// Gives up the piece that was requested, or is next. Returns the bytes of a hinted part that is of
+    /// no use any more.
     pub(super) fn skip(&mut self, config: &ClientConfig) -> Option<u64> {
         match self.wanted.take() {
             Some(Wanted::Piece(piece)) => self.pass(piece),

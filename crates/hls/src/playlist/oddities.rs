@@ -11,7 +11,7 @@ const QUOTED_MAX: usize = 80;
 /// Maximum error of fractions of seconds in attributes: servers round them.
 const ROUNDING: Duration = Duration::from_millis(1);
 
-/// What is odd about a playlist: at most one of each kind, the first.
+/// Rules that a playlist breaks: the first case of each kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Oddities(Vec<Oddity>);
 
@@ -28,7 +28,7 @@ pub enum Oddity {
     LongSegment {
         /// Number of the segment.
         sequence: u64,
-        /// Its stated duration.
+        /// Stated duration.
         duration: Duration,
         /// The target duration.
         target: Duration,
@@ -37,7 +37,7 @@ pub enum Oddity {
     LongPart {
         /// Place of the part.
         place: Place,
-        /// Its stated duration.
+        /// Stated duration.
         duration: Duration,
         /// The target duration of parts.
         target: Duration,
@@ -47,7 +47,7 @@ pub enum Oddity {
     HoldBack {
         /// Name of the attribute.
         attribute: &'static str,
-        /// Its value.
+        /// Value of the attribute.
         stated: Duration,
         /// Smallest value that is permitted.
         least: Duration,

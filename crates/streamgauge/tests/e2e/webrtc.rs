@@ -345,7 +345,7 @@ clients:
     let before = rates.iter().take(3).sum::<f64>() / 3.0;
     let means = rates.windows(4).map(|some| some.iter().sum::<f64>() / 4.0);
     let after = means.fold(0.0, f64::max);
-    // What took how long, if it is not so.
+    // The message has the delays, which tell what was late.
     let delays = [
         ("speaker", "join_delay"),
         ("speaker", "ice_delay"),

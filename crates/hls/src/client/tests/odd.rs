@@ -363,7 +363,7 @@ fn default_audio_of_the_variant_itself_needs_no_playlist() {
     });
     world.run(at(60_000));
     assert_eq!(world.outcome, Some(Outcome::Completed));
-    // Of variants with the same bit rate, the first is played.
+    // The player takes the first of two variants with the same bit rate.
     let playlists = world.paths();
     let playlists: Vec<_> = playlists
         .iter()
@@ -414,12 +414,12 @@ fn segments_are_requested_again_after_failures_that_may_pass() {
         (4, true),
         "{counts:?}"
     );
-    // It does not, and the segment leaves the playlist after 20 s.
+    // The server does not recover, and segment 4 leaves the playlist after 20 s.
     let (times, [_, retried, failed, missed]) = repeated(failing, at(600_000));
     assert_eq!(gaps(&times), [1, 2, 4, 8]);
     assert_eq!((retried, failed), (5, 0));
     assert!(missed >= 1, "{missed}");
-    // What is missing is not requested again.
+    // A missing segment is not requested again.
     let missing = Answer::new("404 Not Found", "");
     let (times, [.., retried, failed, missed]) = repeated(missing, at(600_000));
     assert_eq!((times.len(), retried, failed, missed), (1, 0, 1, 0));

@@ -29,11 +29,11 @@ pub(super) struct HintedMap {
     scales: TimeScales,
 }
 
-/// What became of a hinted initialization section that was received before it was listed.
+/// Use of a hinted initialization section, once the playlist lists the next piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) enum HeldMap {
     Used,
-    /// It is encrypted, and was received as if it were not. It is requested again, with its key.
+    /// The section is encrypted, so it is requested again, with its key.
     Useless {
         bytes: u64,
     },
@@ -167,8 +167,8 @@ impl Track {
         }
     }
 
-    /// Uses the initialization section that is held if it is that of the next piece. `None` if it is
-    /// not, or if there is none.
+    /// Uses the held initialization section if the next piece needs it. Returns `None` if it needs
+    /// another or none, or if no section is held.
     pub(in crate::client) fn use_held_map(&mut self, config: &ClientConfig) -> Option<HeldMap> {
         if self.held_map.is_none() || self.media.is_busy() {
             return None;

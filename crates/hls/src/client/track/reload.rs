@@ -166,8 +166,8 @@ impl Track {
         update
     }
 
-    /// Returns the distance from the end of a playlist at which playback begins, unless it is that of
-    /// all playlists (RFC 8216, 6.3.3).
+    /// Returns the distance from the end of a playlist at which playback begins. `None`: the usual one
+    /// (RFC 8216, 6.3.3).
     fn begin_distance(
         &self,
         playlist: &MediaPlaylist,

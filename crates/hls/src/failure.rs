@@ -163,6 +163,9 @@ mod tests {
         assert_eq!(delays(Retries::Later), [1, 2, 4, 8, 8, 8]);
         assert_eq!(delays(Retries::AtOnce), [0; 4]);
         assert_eq!(Failure::Status404.retries(), None);
+        for timeout in [Failure::TimeoutResponse, Failure::TimeoutBody] {
+            assert_eq!(timeout.retries(), Some(Retries::AtOnce));
+        }
     }
 
     #[test]

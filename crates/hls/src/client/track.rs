@@ -336,7 +336,6 @@ impl Track {
         self.failures[lane as usize] = 0;
         if lane == Lane::Media {
             self.failed = Duration::ZERO;
-            self.retries = 0;
         }
     }
 

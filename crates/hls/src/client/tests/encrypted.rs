@@ -275,7 +275,11 @@ fn keys_may_stand_in_the_playlist() {
 #[test]
 fn track_waits_for_the_key_that_another_has_requested() {
     // From the second segment on, both tracks need the same key, which takes 300 ms.
-    let mut world = World::new(config(), |path, _| {
+    let small = ClientConfig {
+        buffer_max: TimeSpan(Duration::from_secs(2)),
+        ..config()
+    };
+    let mut world = World::new(small, |path, _| {
         let lines = "#EXTINF:2,\nplain.ts\n#EXT-X-KEY:METHOD=AES-128,URI=\"k1\"\n\
                      #EXTINF:2,\n1.ts\n#EXT-X-ENDLIST\n";
         Some(match path.rsplit('/').next().expect("a name") {
@@ -288,10 +292,6 @@ fn track_waits_for_the_key_that_another_has_requested() {
             "1.ts" => Answer::ok(segment([1; 16], 1)),
             _ => serve("0.ts"),
         })
-    });
-    world.client.config = Arc::new(ClientConfig {
-        buffer_max: TimeSpan(Duration::from_secs(2)),
-        ..config()
     });
     world.run(at(60_000));
     assert_eq!(world.outcome, Some(Outcome::Completed));

@@ -393,6 +393,42 @@ fn hinted_section_that_arrives_is_waited_for() {
 }
 
 #[test]
+fn held_part_that_cannot_be_played_is_wasted() {
+    // Part 44 turns out to be encrypted when it is listed: with a key that is missing, or does not
+    // fit.
+    for key in [Answer::new("404 Not Found", ""), Answer::ok([1; 16])] {
+        let origin = Origin::default();
+        let mut world = World::new(config(), move |path, now| {
+            if path == "/a/key" {
+                return Some(key.clone());
+            }
+            let answer = origin.answer(path, now)?;
+            if !path.contains(".m3u8") {
+                return Some(answer);
+            }
+            let line = "#EXT-X-PART:DURATION=0.5,URI=\"44.part\",INDEPENDENT=YES\n";
+            let encrypted =
+                format!("#EXT-X-KEY:METHOD=AES-128,URI=\"key\"\n{line}#EXT-X-KEY:METHOD=NONE\n");
+            let text = String::from_utf8_lossy(&answer.body).replace(line, &encrypted);
+            let body = text.into_bytes();
+            Some(Answer { body, ..answer })
+        });
+        world.run(at(10_100));
+        assert_eq!(world.stop(), Outcome::Stopped);
+        let counts = [
+            m::PARTS,
+            m::SEGMENTS_FAILED,
+            m::HINTS_USED,
+            m::HINTS_WASTED,
+            m::BYTES_WASTED,
+        ];
+        let counts = counts.map(|counter| world.count(counter));
+        assert_eq!(counts, [23, 1, 19, 1, 200]);
+        assert_eq!(world.notes, ["segment_failed"]);
+    }
+}
+
+#[test]
 fn hint_that_cannot_be_requested_is_not_wasted() {
     let origin = Origin::default();
     let mut world = World::new(config(), move |path, now| {

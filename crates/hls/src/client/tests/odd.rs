@@ -349,7 +349,17 @@ fn multivariant_playlist_says_where_all_tracks_begin() {
 
 #[test]
 fn default_audio_of_the_variant_itself_needs_no_playlist() {
-    let mut world = World::new(config(), |path, _| {
+    for variant in [VariantChoice::Highest, VariantChoice::Adaptive] {
+        default_audio_is_played(variant);
+    }
+}
+
+fn default_audio_is_played(variant: VariantChoice) {
+    let config = ClientConfig {
+        variant,
+        ..config()
+    };
+    let mut world = World::new(config, |path, _| {
         Some(match path {
             "/a/index.m3u8" => Answer::ok(
                 "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"en\",DEFAULT=YES\n\
@@ -435,15 +445,50 @@ fn segments_are_requested_again_after_failures_that_may_pass() {
 }
 
 #[test]
+fn each_segment_has_attempts_of_its_own() {
+    // Segments 4 and 20 are refused for ever, and leave the playlist after 20 s.
+    let mut world = World::new(config(), move |path, now| {
+        let end = 5 + now.since(Time::ZERO).as_secs() / 2;
+        Some(match path {
+            "/a/index.m3u8" => window(end.saturating_sub(10), end),
+            "/a/4.ts" | "/a/20.ts" => Answer::new("503 Service Unavailable", ""),
+            _ => segment(),
+        })
+    });
+    world.run(at(100_000));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    let asked = world.asked.iter().filter(|own| own.path == "/a/20.ts");
+    let times: Vec<Time> = asked.map(|own| own.at).collect();
+    let gap = times[1].since(times[0]).as_secs();
+    assert_eq!(gap, 1, "{times:?}");
+}
+
+#[test]
+fn refused_first_segment_ends_the_client_at_once() {
+    let mut world = World::new(config(), |path, _| {
+        Some(match path.ends_with(".m3u8") {
+            true => recorded(9, 2),
+            false => Answer::new("503 Service Unavailable", ""),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.failed().0, "status_5xx");
+    assert_eq!(
+        (world.asked.len(), world.count(m::SEGMENTS_RETRIED)),
+        (2, 0)
+    );
+}
+
+#[test]
 fn few_missing_parts_do_not_end_the_client() {
-    // Three parts of 200 ms in a row are missing, then ten: two seconds, the target duration.
+    // Three of ten parts of 200 ms are missing, or all of ten: two seconds, the target duration.
     for (missing, ends) in [(3, false), (10, true)] {
         let mut world = World::new(config(), move |path, now| {
             let complete = 20 + now.since(Time::ZERO).as_millis() as u64 / 200;
             let name = path.trim_start_matches("/a/");
             if name.ends_with(".ts") {
                 let number: u64 = name.trim_end_matches(".ts").parse().expect("a number");
-                let is_missing = (30..30 + missing).contains(&number) || number >= complete;
+                let is_missing = number >= 30 && number % 10 < missing || number >= complete;
                 return Some(match is_missing {
                     true => Answer::new("404 Not Found", ""),
                     false => segment(),
@@ -460,11 +505,11 @@ fn few_missing_parts_do_not_end_the_client() {
             }
             Some(playlist("", &text).in_time(200))
         });
-        world.run(at(8000));
+        world.run(at(12_100));
         let is_over = world.outcome.is_some();
         assert_eq!(is_over, ends, "{:?}", world.outcome);
         if !is_over {
-            assert_eq!(world.count(m::SEGMENTS_FAILED), missing);
+            assert_eq!(world.count(m::SEGMENTS_FAILED), 15);
         }
     }
 }

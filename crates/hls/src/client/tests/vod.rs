@@ -173,20 +173,24 @@ fn playback_waits_for_both_tracks() {
 
 #[test]
 fn full_buffer_of_one_track_waits_for_the_other() {
-    // The audio of 60 s finds no room after 30 s, and the third segment of the video takes 40 s.
-    let mut world = World::new(config(), |path, _| {
-        Some(match path {
-            "/a/index.m3u8" => Answer::ok(VARIANTS),
-            _ if path.ends_with(".m3u8") => recorded(30),
-            "/a/2.ts" => segment().in_time(40_000),
-            _ => segment(),
-        })
-    });
-    world.client.config = Arc::new(ClientConfig {
+    // After 33 s of audio, the next segment has room when 6 s are shown, and the video stalls at 4 s.
+    let slow = ClientConfig {
         request_timeout: TimeSpan(Duration::from_secs(60)),
         body_timeout: TimeSpan(Duration::from_secs(60)),
         silence: TimeSpan(Duration::from_secs(60)),
         ..config()
+    };
+    let mut world = World::new(slow, |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(VARIANTS),
+            "/a/audio/de.m3u8" => {
+                let segments = (0..20).map(|number| format!("#EXTINF:3.0,\n{number}.ts\n"));
+                playlist("", &(segments.collect::<String>() + "#EXT-X-ENDLIST\n"))
+            }
+            _ if path.ends_with(".m3u8") => recorded(30),
+            "/a/2.ts" => segment().in_time(40_000),
+            _ => segment(),
+        })
     });
     world.run(at(200_000));
     assert_eq!(world.outcome, Some(Outcome::Completed));

@@ -228,6 +228,9 @@ mod tests {
     use super::*;
     use crate::playlist::Playlist;
     use kit::http1::Url;
+    use mediagen::frame_rate::FrameRate;
+    use mediagen::segments::{Container, SegmentedVideo};
+    use mediagen::video::{PictureForm, VideoSettings};
 
     fn held_map(uri: &str) -> HintedMap {
         HintedMap {
@@ -288,5 +291,69 @@ mod tests {
             assert!(own.held_map.is_none());
             assert_eq!(own.map.is_some(), used == HeldMap::Used);
         }
+    }
+
+    /// A track at the end of a playlist with hints at a section and a part.
+    fn at_the_end(key: &str) -> Track {
+        let text = format!(
+            "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-PART-INF:PART-TARGET=1\n\
+             #EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=3\n{key}#EXTINF:2,\na\n\
+             #EXT-X-PRELOAD-HINT:TYPE=MAP,URI=\"map\"\n\
+             #EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"part\"\n"
+        );
+        let Ok(Playlist::Media(playlist)) = Playlist::parse(text.as_bytes(), None) else {
+            panic!("it is one");
+        };
+        let mut own = Track::new(Url::parse("http://h/a.m3u8").expect("a URL"));
+        own.next = playlist.end();
+        own.end = Duration::from_secs(2);
+        own.playlist = Some(*playlist);
+        own
+    }
+
+    #[test]
+    fn hinted_section_of_encrypted_media_is_not_requested() {
+        let next = |own: &Track| match own.next_hint(&ClientConfig::default()) {
+            Next::Fetch { uri, .. } => uri,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(next(&at_the_end("")), "map");
+        let key = "#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n";
+        assert_eq!(next(&at_the_end(key)), "part");
+    }
+
+    #[test]
+    fn held_section_has_its_time_scales() {
+        let settings = VideoSettings {
+            bits_per_second: 300_000,
+            frame_rate: FrameRate::whole(5),
+            gop: 10,
+            mtu: 65_000,
+            form: PictureForm::default(),
+        };
+        let video = SegmentedVideo::new(&settings, Container::FragmentedMp4).expect("it is made");
+        let section = video.initialization().expect("it has one").to_vec();
+        let mut own = at_the_end("");
+        own.begin_body(
+            Wanted::Hint(Hint {
+                kind: HintKind::Map,
+                uri: "map".into(),
+                range: None,
+            }),
+            Encryption::None,
+            false,
+        );
+        own.take_body(&section);
+        own.take_wanted(Duration::ZERO);
+        let text = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\na\n\
+                    #EXT-X-MAP:URI=\"map\"\n#EXTINF:2,\nb\n";
+        let Ok(Playlist::Media(playlist)) = Playlist::parse(text.as_bytes(), None) else {
+            panic!("it is one");
+        };
+        own.playlist = Some(*playlist);
+        let used = own.use_held_map(&ClientConfig::default());
+        assert_eq!(used, Some(HeldMap::Used));
+        assert_eq!(own.scales, TimeScales::read(&section));
+        assert_ne!(own.scales, TimeScales::default());
     }
 }

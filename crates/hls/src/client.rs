@@ -14,7 +14,7 @@ use super::connection::{Refusal, Shared, Wish};
 use super::failure::Failure;
 use super::metrics as m;
 use super::playback::Playback;
-use super::playlist::{MediaPlaylist, Playlist, PlaylistError};
+use super::playlist::{MediaPlaylist, Oddities, OddityKinds, Playlist, PlaylistError};
 use kit::http1::{Head, ResponseItem, Url};
 use kit::metrics as clients;
 use session::{ArrivalTimes, ChannelId, CloseReason, Context, Input, Note, Output, Session};
@@ -67,6 +67,8 @@ pub struct Client {
     /// The variants among which the player chooses during playback.
     variants: Variants,
     playback: Playback,
+    /// Kinds of oddities of playlists that were told.
+    oddities: OddityKinds,
     /// True if the first media playlist could still grow.
     is_live: bool,
     is_connected: bool,
@@ -98,6 +100,7 @@ impl Client {
             planned_start: Time::ZERO,
             started: Time::ZERO,
             playback,
+            oddities: OddityKinds::default(),
             is_live: false,
             is_connected: false,
             first_media: None,
@@ -325,7 +328,8 @@ impl Client {
                 cx.recorder.add(m::PLAYLISTS_UNUSABLE, 1);
                 self.request_playlist(cx, track);
             }
-            Ok(Playlist::Multivariant(playlist)) if track == 0 && !own.is_chosen => {
+            Ok(Playlist::Multivariant(mut playlist)) if track == 0 && !own.is_chosen => {
+                self.tell_oddities(cx, &mut playlist.oddities, &url);
                 self.choose(cx, &playlist, &url);
             }
             Ok(Playlist::Multivariant(_)) => {
@@ -351,7 +355,10 @@ impl Client {
         mut playlist: MediaPlaylist,
         took: Duration,
     ) {
-        self.tell_oddities(cx, track, &mut playlist);
+        if !playlist.oddities.is_empty() {
+            let url = self.tracks[track].base.clone();
+            self.tell_oddities(cx, &mut playlist.oddities, &url);
+        }
         let own = &mut self.tracks[track];
         if !own.has_begun && track == 0 {
             self.is_live = !playlist.is_ended;
@@ -397,6 +404,12 @@ impl Client {
                 own.wanted = None;
             }
         }
+        if let Some(refusal) = update.given_up {
+            self.give_up_segment(cx, track, refusal);
+            if self.phase == Phase::Ended {
+                return;
+            }
+        }
         if let Some(missed) = update.missed_text {
             let kind = "segments_missed";
             cx.out.push_back(Output::Note(Note { kind, text: missed }));
@@ -404,16 +417,15 @@ impl Client {
         self.advance(cx, track);
     }
 
-    /// Notes what is odd about a playlist, once for each kind.
-    fn tell_oddities(&mut self, cx: &mut Context<'_>, track: usize, playlist: &mut MediaPlaylist) {
-        if playlist.oddities.is_empty() {
+    /// Notes which rules the playlist at `url` breaks, once for each kind.
+    fn tell_oddities(&mut self, cx: &mut Context<'_>, oddities: &mut Oddities, url: &Url) {
+        if oddities.is_empty() {
             return;
         }
         cx.recorder.add(m::PLAYLISTS_ODD, 1);
-        let own = &mut self.tracks[track];
-        for oddity in playlist.oddities.take_new(&mut own.oddities) {
+        for oddity in oddities.take_new(&mut self.oddities) {
             let kind = "playlist_odd";
-            let text = format!("{oddity}: {}", own.base);
+            let text = format!("{oddity}: {url}");
             cx.out.push_back(Output::Note(Note { kind, text }));
         }
     }
@@ -578,9 +590,8 @@ impl Client {
         }
         let own = &mut self.tracks[track];
         let has_played = self.last_segment.is_some();
-        if lane == Lane::Media && has_played && own.plan_retry(cx.now, refusal.failure) {
-            cx.recorder.add(m::SEGMENTS_RETRIED, 1);
-            let (kind, text) = ("segment_retried", refusal.detail);
+        if lane == Lane::Media && has_played && own.plan_retry(cx.now, &refusal) {
+            let (kind, text) = ("request_failed", refusal.detail);
             cx.out.push_back(Output::Note(Note { kind, text }));
             return;
         }
@@ -607,6 +618,17 @@ impl Client {
                 self.advance(cx, track);
             }
         }
+    }
+
+    /// Counts a segment as failed that left the playlist before another attempt.
+    fn give_up_segment(&mut self, cx: &mut Context<'_>, track: usize, refusal: Refusal) {
+        if self.tracks[track].count_failure(Lane::Media, &self.config) {
+            return self.fail(cx, refusal);
+        }
+        let (kind, text) = ("segment_failed", refusal.detail);
+        cx.out.push_back(Output::Note(Note { kind, text }));
+        cx.recorder.add(m::SEGMENTS_FAILED, 1);
+        self.count_due(cx, 1);
     }
 
     fn handle_closed(&mut self, cx: &mut Context<'_>, channel: ChannelId, how: CloseReason) {

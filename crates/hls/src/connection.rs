@@ -103,7 +103,7 @@ pub(super) struct Request {
 }
 
 /// Reason why a request failed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Refusal {
     pub(super) failure: Failure,
     pub(super) detail: String,

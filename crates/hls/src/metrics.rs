@@ -41,10 +41,10 @@ measure::metrics! {
         /// Media playlists that ended before the one received before, as after a restart of the
         /// server, or from a cache.
         PLAYLISTS_BACKWARDS = "playlists_backwards", Count, "RFC 8216, 6.2.2";
-        /// Media playlists that break a rule that a player can do without. Each kind is an event of
-        /// each player, with the rule: a segment or part is longer than the target duration, a
-        /// hold-back is too short or missing, a segment has another URI than before, or a line
-        /// cannot be parsed.
+        /// Playlists that break a rule that a player can do without. Each kind is an event of each
+        /// player, with the rule: a segment or part is longer than the target duration, that is 0
+        /// or has a fraction, a hold-back is too short or missing, a segment has another name than
+        /// before, or a line cannot be parsed.
         PLAYLISTS_ODD = "playlists_odd", Count, "RFC 8216, 4.3.3.1 and 6.2.1";
         /// Media playlists in which the server left out segments that the player had from the one
         /// before.

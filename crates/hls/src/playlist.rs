@@ -38,7 +38,7 @@ pub enum Playlist {
 }
 
 /// A multivariant playlist.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct MultivariantPlaylist {
     /// In the order of the playlist.
     pub variants: Vec<Variant>,
@@ -46,6 +46,8 @@ pub struct MultivariantPlaylist {
     pub audio: Vec<AudioRendition>,
     /// Position at which playback is to begin, if it is stated (RFC 8216, 4.3.5.2).
     pub start: Option<StartOffset>,
+    /// Rules that it breaks.
+    pub oddities: Oddities,
 }
 
 /// Position at which a server wants playback to begin (RFC 8216, 4.3.5.2).
@@ -184,6 +186,8 @@ pub struct Segment {
     pub map: Option<Arc<Map>>,
     /// Date of its first sample, since 1970: as stated, or derived from that of an earlier segment.
     pub date: Option<Duration>,
+    /// True if the date is stated for this segment.
+    pub is_date_stated: bool,
     /// True if its encoding or its clock differs from the segment before (RFC 8216, 4.3.2.3).
     pub is_discontinuous: bool,
     /// True if it is missing, and must not be requested (rfc8216bis, 4.4.4.7).
@@ -259,6 +263,11 @@ impl MediaPlaylist {
     /// Number of the segment that will be added next.
     pub fn end_sequence(&self) -> u64 {
         self.media_sequence + self.segments.len() as u64
+    }
+
+    /// Returns the segments with their numbers.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (&Arc<Segment>, u64)> + Clone {
+        self.segments.iter().zip(self.media_sequence..)
     }
 
     /// Returns the segment of this number.
@@ -418,9 +427,15 @@ impl Map {
 }
 
 impl Segment {
-    /// URI without its query, which may hold a token that changes.
-    pub(crate) fn path(&self) -> &str {
-        self.uri.split(['?', '#']).next().unwrap_or(&self.uri)
+    /// Last component of the path of its URI: the rest may hold a token, or name an edge.
+    pub(crate) fn name(&self) -> &str {
+        let path = self.uri.split(['?', '#']).next().unwrap_or(&self.uri);
+        path.rsplit('/').next().unwrap_or(path)
+    }
+
+    /// Date of its first sample, if the playlist states it for this segment.
+    pub(crate) fn stated_date(&self) -> Option<Duration> {
+        self.date.filter(|_| self.is_date_stated)
     }
 }
 

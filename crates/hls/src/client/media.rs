@@ -134,6 +134,9 @@ impl Client {
         if seeks_picture {
             self.key_frame = KeyFrame::Sought;
         }
+        if !matches!(wanted, Wanted::Hint(_)) && own.take_retry() {
+            cx.recorder.add(m::SEGMENTS_RETRIED, 1);
+        }
         own.begin_body(wanted, encryption, seeks_picture);
         let wish = Wish {
             url,

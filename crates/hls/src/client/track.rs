@@ -7,12 +7,12 @@ use measure::Time;
 
 use crate::boxes::TimeScales;
 use crate::config::ClientConfig;
-use crate::connection::Connection;
+use crate::connection::{Connection, Refusal};
 use crate::content::{Content, Encryption};
 use crate::failure::Failure;
 use crate::inspection::{Findings, Inspection};
 use crate::playlist::{
-    ByteRange, Hint, HintKind, Key, Map, MediaPlaylist, OddityKinds, Piece, Place, StartOffset,
+    ByteRange, Hint, HintKind, Key, Map, MediaPlaylist, Piece, Place, StartOffset,
 };
 use crate::start::Start;
 use kit::http1::Url;
@@ -62,8 +62,6 @@ pub(super) struct Track {
     pub(super) playlist: Option<MediaPlaylist>,
     /// Position at which playback is to begin, if the multivariant playlist states it.
     pub(super) start_offset: Option<StartOffset>,
-    /// Kinds of oddities of its playlists that were told.
-    pub(super) oddities: OddityKinds,
     /// True if a playlist was received, of any variant.
     pub(super) has_begun: bool,
     /// Target duration of the last playlist; zero before the first.
@@ -137,6 +135,10 @@ pub(super) struct Track {
     retries: u32,
     /// Time of the next request for it, if that failed.
     pub(super) retry_at: Option<Time>,
+    /// True if that time has come, and nothing was requested since.
+    is_retry: bool,
+    /// Reason for the failure of the last request for the next piece.
+    refusal: Option<Refusal>,
     /// True if the last segment was received or skipped.
     pub(super) is_over: bool,
 }
@@ -226,7 +228,6 @@ impl Track {
             text: Vec::new(),
             playlist: None,
             start_offset: None,
-            oddities: OddityKinds::default(),
             has_begun: false,
             target: Duration::ZERO,
             requested_at: Time::ZERO,
@@ -262,6 +263,8 @@ impl Track {
             failed: Duration::ZERO,
             retries: 0,
             retry_at: None,
+            is_retry: false,
+            refusal: None,
             is_over: false,
         }
     }
@@ -289,6 +292,7 @@ impl Track {
         self.last = None;
         self.refused = None;
         self.refused_map = None;
+        self.behind_since = None;
         if self.next.part > 0 {
             self.go_to(self.next.next_segment());
         }
@@ -352,21 +356,32 @@ impl Track {
 
     /// Plans another request for the next piece after a failure. Returns `false` if it is to be given
     /// up.
-    pub(super) fn plan_retry(&mut self, now: Time, failure: Failure) -> bool {
-        let retries = failure.retries();
+    pub(super) fn plan_retry(&mut self, now: Time, refusal: &Refusal) -> bool {
+        let is_left = match &self.wanted {
+            // The playlist has gone on without it.
+            Some(Wanted::Piece(piece)) => piece.is_of_old_count || piece.after <= self.next,
+            _ => false,
+        };
+        let retries = refusal.failure.retries().filter(|_| !is_left);
         let Some(delay) = retries.and_then(|retries| retries.delay(self.retries)) else {
             return false;
         };
         self.retries += 1;
         self.retry_at = Some(now + delay);
+        self.refusal = Some(refusal.clone());
         self.wanted = None;
         true
     }
 
     /// True if the next piece is to be requested again, but later than now.
     pub(super) fn waits_to_retry(&mut self, now: Time) -> bool {
-        self.retry_at.take_if(|at| *at <= now);
+        self.is_retry |= self.retry_at.take_if(|at| *at <= now).is_some();
         self.retry_at.is_some()
+    }
+
+    /// Returns `true` for the first request since the time of another attempt has come.
+    pub(super) fn take_retry(&mut self) -> bool {
+        std::mem::take(&mut self.is_retry)
     }
 
     /// Returns which of its connections has this number.
@@ -393,7 +408,8 @@ impl Track {
             self.parts_before = (Duration::ZERO, 0);
         }
         if place != self.next {
-            (self.retries, self.retry_at) = (0, None);
+            (self.retries, self.retry_at, self.is_retry) = (0, None, false);
+            self.refusal = None;
         }
         self.next = place;
     }

@@ -55,7 +55,7 @@ pub enum Oddity {
     /// The playlist has parts, and does not state where players of parts begin (rfc8216bis,
     /// 4.4.3.8).
     NoPartHoldBack,
-    /// A segment had another URI in the playlist before (RFC 8216, 6.2.1). A player may have
+    /// A segment had another name, the end of its path, in the playlist before (RFC 8216, 6.2.1). A player may have
     /// received it under the other one, or receive the same media twice.
     Renamed {
         /// Number of the segment.
@@ -89,9 +89,7 @@ impl Oddities {
     pub(super) fn add_contents(&mut self, own: &MediaPlaylist, before: Option<&MediaPlaylist>) {
         let target = own.target_duration;
         let longest = target + Duration::from_millis(500);
-        let numbered = (own.media_sequence..).zip(&own.segments);
-        let long = numbered.clone().find(|(_, own)| own.duration >= longest);
-        if let Some((sequence, long)) = long {
+        if let Some((long, sequence)) = own.numbered().find(|(own, _)| own.duration > longest) {
             self.add(Oddity::LongSegment {
                 sequence,
                 duration: long.duration,
@@ -114,9 +112,9 @@ impl Oddities {
             self.add_parts(own, target);
         }
         let renamed = before.and_then(|before| {
-            numbered.into_iter().find_map(|(sequence, segment)| {
+            own.numbered().find_map(|(segment, sequence)| {
                 let before = before.segment(sequence)?;
-                let is_other = before.path() != segment.path();
+                let is_other = before.name() != segment.name();
                 is_other.then(|| Oddity::Renamed {
                     sequence,
                     before: quoted(&before.uri),
@@ -279,10 +277,11 @@ mod tests {
     fn each_broken_rule_is_told_with_its_first_case() {
         let control = "#EXT-X-PART-INF:PART-TARGET=0.2\n#EXT-X-SERVER-CONTROL:";
         for (lines, expected) in [
-            ("#EXTINF:2.499,\na\n#EXTINF:0,\nb".to_owned(), &[][..]),
+            ("#EXTINF:2.5,\na\n#EXTINF:0,\nb".to_owned(), &[][..]),
             (
-                "#EXT-X-MEDIA-SEQUENCE:7\n#EXTINF:2,\na\n#EXTINF:2.5,\nb\n#EXTINF:9,\nc".to_owned(),
-                &["segment 8 has 2.5 s, the target duration is 2 s (RFC 8216, 4.3.3.1)"],
+                "#EXT-X-MEDIA-SEQUENCE:7\n#EXTINF:2,\na\n#EXTINF:2.501,\nb\n#EXTINF:9,\nc"
+                    .to_owned(),
+                &["segment 8 has 2.501 s, the target duration is 2 s (RFC 8216, 4.3.3.1)"],
             ),
             ("#EXT-X-SERVER-CONTROL:HOLD-BACK=6\n".to_owned(), &[]),
             (
@@ -324,7 +323,7 @@ mod tests {
     #[test]
     fn segments_keep_their_uris() {
         let before = media(
-            "#EXT-X-MEDIA-SEQUENCE:4\n#EXTINF:2,\na?t=1\n#EXTINF:2,\nb",
+            "#EXT-X-MEDIA-SEQUENCE:4\n#EXTINF:2,\nx/a?t=1\n#EXTINF:2,\nb",
             None,
         );
         let odd = |lines: &str| {
@@ -334,7 +333,7 @@ mod tests {
         };
         // Tokens may change, and numbers that the playlist before did not have are new.
         for lines in [
-            "#EXT-X-MEDIA-SEQUENCE:4\n#EXTINF:2,\na?t=2\n#EXTINF:2,\nb\n#EXTINF:2,\nc",
+            "#EXT-X-MEDIA-SEQUENCE:4\n#EXTINF:2,\nhttp://y/z/a?t=2\n#EXTINF:2,\nb\n#EXTINF:2,\nc",
             "#EXT-X-MEDIA-SEQUENCE:6\n#EXTINF:2,\na",
             "#EXT-X-MEDIA-SEQUENCE:0\n#EXTINF:2,\nc",
         ] {

@@ -209,13 +209,14 @@ impl Builder<'_> {
             byte_range(length, offset, uri, self.segments.last().map(Arc::as_ref))
         });
         let date = self.date_of_next();
-        self.date = None;
+        let is_date_stated = self.date.take().is_some();
         let segment = Segment {
             duration,
             uri: uri.into(),
             range,
             map: self.map.clone(),
             date,
+            is_date_stated,
             is_discontinuous: std::mem::take(&mut self.is_discontinuous),
             is_gap: std::mem::take(&mut self.is_gap),
             key: self.key.clone(),
@@ -300,6 +301,7 @@ impl Builder<'_> {
             range,
             map: self.map.clone(),
             date,
+            is_date_stated: false,
             is_discontinuous: self.is_discontinuous && index == 0,
             is_gap: tag.gap(),
             key: self.key.clone(),
@@ -362,6 +364,7 @@ impl Builder<'_> {
     fn finish(mut self) -> Result<Playlist, PlaylistError> {
         if !self.multivariant.variants.is_empty() {
             self.multivariant.start = self.start;
+            self.multivariant.oddities = self.oddities;
             return Ok(Playlist::Multivariant(self.multivariant));
         }
         let seconds = self

@@ -100,6 +100,26 @@ fn blanks_in_tags_are_no_part_of_names_and_values() {
 }
 
 #[test]
+fn odd_lines_of_multivariant_playlists_are_told() {
+    let text = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=7,RESOLUTION=640x360,\na\n\
+                #EXT-X-STREAM-INF:BANDWIDTH=many\nb\n";
+    let Ok(Playlist::Multivariant(playlist)) = Playlist::parse(text.as_bytes(), None) else {
+        panic!("it is one");
+    };
+    assert_eq!(playlist.variants.len(), 1);
+    assert!(!playlist.oddities.is_empty());
+}
+
+#[test]
+fn last_number_of_all_is_handled() {
+    let playlist = media(&format!(
+        "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-MEDIA-SEQUENCE:{}\n",
+        u64::MAX
+    ));
+    assert_eq!(playlist.numbered().count(), 0);
+}
+
+#[test]
 fn target_duration_is_whole_seconds_and_at_least_one() {
     for (value, expected, is_odd) in [("10", 10, false), ("0", 1, true), ("10.9", 10, true)] {
         let playlist = media(&format!("#EXTM3U\n#EXT-X-TARGETDURATION:{value}\n"));
@@ -335,6 +355,7 @@ prop_compose! {
             range: range.map(|(offset, length)| ByteRange { offset, length }),
             map: None,
             date: None,
+            is_date_stated: false,
             is_discontinuous,
             is_gap,
             key: None,

@@ -3,10 +3,15 @@
 
 use std::borrow::Cow;
 
-/// Returns the text without blanks at the ends of lines, and without those in tags that belong
-/// neither to a quoted string, nor to the title of a segment, nor to a date.
+/// Returns the text without blanks at the ends of lines, without those in tags that belong neither to
+/// a quoted string, nor to the title of a segment, nor to a date, and without commas after the last
+/// attribute.
 pub(super) fn without_blanks(text: &str) -> Cow<'_, str> {
-    if !text.contains([' ', '\t']) {
+    let is_odd = |line: &str| {
+        let ends = line.ends_with(',') && line.starts_with("#EXT-X-");
+        ends || line.contains([' ', '\t'])
+    };
+    if !text.lines().any(is_odd) {
         return Cow::Borrowed(text);
     }
     let mut tidy = String::with_capacity(text.len());
@@ -44,6 +49,8 @@ fn push_attributes(tidy: &mut String, value: &str) {
             tidy.push(own);
         }
     }
+    let end = tidy.trim_end_matches(',').len();
+    tidy.truncate(end);
 }
 
 #[cfg(test)]
@@ -65,6 +72,10 @@ mod tests {
             ("#EXTINF: 10 , a title", "#EXTINF:10, a title"),
             ("#EXTINF: 10", "#EXTINF:10"),
             ("#EXT-X-ENDLIST ", "#EXT-X-ENDLIST"),
+            (
+                "#EXT-X-STREAM-INF:BANDWIDTH=7,",
+                "#EXT-X-STREAM-INF:BANDWIDTH=7",
+            ),
             (
                 "#EXT-X-PROGRAM-DATE-TIME: 2026-01-01 00:00:00Z ",
                 "#EXT-X-PROGRAM-DATE-TIME:2026-01-01 00:00:00Z",

@@ -427,8 +427,7 @@ fn segments_are_requested_again_after_failures_that_may_pass() {
     // The server does not recover, and segment 4 leaves the playlist after 20 s.
     let (times, [_, retried, failed, missed]) = repeated(failing, at(600_000));
     assert_eq!(gaps(&times), [1, 2, 4, 8]);
-    assert_eq!((retried, failed), (5, 0));
-    assert!(missed >= 1, "{missed}");
+    assert_eq!((retried, failed, missed), (4, 1, 0));
     // A missing segment is not requested again.
     let missing = Answer::new("404 Not Found", "");
     let (times, [.., retried, failed, missed]) = repeated(missing, at(600_000));
@@ -461,6 +460,93 @@ fn each_segment_has_attempts_of_its_own() {
     let times: Vec<Time> = asked.map(|own| own.at).collect();
     let gap = times[1].since(times[0]).as_secs();
     assert_eq!(gap, 1, "{times:?}");
+}
+
+#[test]
+fn segment_that_fails_after_it_has_left_the_playlist_is_not_repeated() {
+    // Segment 4 is refused when the playlist, of three segments, is far beyond it.
+    let mut world = World::new(config(), move |path, now| {
+        let end = 5 + now.since(Time::ZERO).as_secs() / 2;
+        Some(match path {
+            "/a/index.m3u8" => window(end - 3, end),
+            "/a/4.ts" => Answer::new("503 Service Unavailable", "").in_time(18_000),
+            _ => segment(),
+        })
+    });
+    world.run(at(40_000));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    let [due, segments, failed, missed, retried] = [
+        m::SEGMENTS_DUE,
+        m::SEGMENTS,
+        m::SEGMENTS_FAILED,
+        m::SEGMENTS_MISSED,
+        m::SEGMENTS_RETRIED,
+    ]
+    .map(|counter| world.count(counter));
+    assert_eq!((failed, retried), (1, 0));
+    assert_eq!(due, segments + failed + missed);
+    // From segment 2 on, all count.
+    let last = world
+        .paths()
+        .into_iter()
+        .rev()
+        .find(|path| path.ends_with(".ts"));
+    let last = last.and_then(|path| path.strip_prefix("/a/")?.strip_suffix(".ts"));
+    let last: u64 = last
+        .and_then(|number| number.parse().ok())
+        .expect("a number");
+    assert_eq!(due, last - 2 + 1);
+}
+
+#[test]
+fn server_whose_segments_all_fail_ends_the_client_with_their_reason() {
+    let mut world = World::new(config(), move |path, now| {
+        let end = 5 + now.since(Time::ZERO).as_secs() / 2;
+        Some(match path {
+            "/a/index.m3u8" => window(end.saturating_sub(5), end),
+            _ if now < at(1000) => segment(),
+            _ => Answer::new("503 Service Unavailable", ""),
+        })
+    });
+    world.client.config = Arc::new(ClientConfig {
+        silence: TimeSpan(Duration::from_secs(100)),
+        ..config()
+    });
+    world.run(at(200_000));
+    assert_eq!(world.failed().0, "status_5xx");
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 2);
+    let retried = world.count(m::SEGMENTS_RETRIED);
+    assert!((4..10).contains(&retried), "{retried}");
+}
+
+#[test]
+fn playlist_of_a_cache_that_stands_still_is_no_restart() {
+    // From 10 to 30 s the cache answers with the first playlist.
+    let mut world = World::new(config(), move |path, now| {
+        let stands = now >= at(10_000) && now < at(30_000);
+        let seconds = if stands {
+            0
+        } else {
+            now.since(Time::ZERO).as_secs()
+        };
+        let end = 20 + seconds / 2;
+        Some(match path {
+            "/a/index.m3u8" => window(end - 20, end),
+            _ => segment(),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    let mut paths: Vec<_> = world
+        .paths()
+        .into_iter()
+        .filter(|own| own.ends_with(".ts"))
+        .collect();
+    let all = paths.len();
+    paths.sort_unstable();
+    paths.dedup();
+    assert_eq!(all, paths.len(), "each segment is requested once");
+    assert_eq!(world.count(m::SEGMENTS_MISSED), 0);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use measure::Time;
 use super::hints::Wasted;
 use super::{Track, Wanted};
 use crate::config::{ClientConfig, LowLatency};
+use crate::connection::Refusal;
 use crate::playlist::{MediaPlaylist, Place, SEGMENTS_MAX};
 
 /// Number of segments by which the playlist of one variant may be behind that of another.
@@ -19,16 +20,15 @@ const RELOAD_INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// begun to count again, at a higher number.
 const MISSED_MAX: u64 = SEGMENTS_MAX as u64;
 
-/// Number of target durations after which a playlist that ends before the next segment is no older
-/// one from a cache: the server has begun to count again.
+/// Number of target durations after which a playlist that grows, and ends far before the next
+/// segment, is no older one from a cache: the server has begun to count again.
 const BEHIND_TARGETS: u32 = 3;
 
-/// Maximum difference between the dates of the same segment in two playlists. Servers state them, or
-/// derive them from durations that are rounded.
+/// Maximum difference between the stated dates of the same segment in two playlists.
 const DATES_MAX: Duration = Duration::from_secs(1);
 
 /// How a playlist differs from the one before.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(in crate::client) struct Update {
     pub(in crate::client) is_unchanged: bool,
     pub(in crate::client) is_stale: bool,
@@ -43,6 +43,8 @@ pub(in crate::client) struct Update {
     pub(in crate::client) start: Option<Duration>,
     /// Words for a note.
     pub(in crate::client) missed_text: Option<String>,
+    /// Why the next segment was to be requested again, if it has left the playlist meanwhile.
+    pub(in crate::client) given_up: Option<Refusal>,
 }
 
 impl Track {
@@ -105,8 +107,14 @@ impl Track {
                 let is_behind = !playlist.is_ended && playlist.end_sequence() < self.next.sequence;
                 let behind_since = *self.behind_since.get_or_insert(now);
                 self.behind_since = is_behind.then_some(behind_since);
+                let behind = self.next.sequence.saturating_sub(playlist.end_sequence());
+                let behind = u32::try_from(behind).unwrap_or(u32::MAX);
+                let target = playlist.target_duration;
+                // The player would fail before the playlist has what is next.
                 let is_left = is_behind
-                    && now.since(behind_since) >= BEHIND_TARGETS * playlist.target_duration;
+                    && self.changed_at > behind_since
+                    && now.since(behind_since) >= BEHIND_TARGETS * target
+                    && target.saturating_mul(behind) > config.silence.0;
                 let is_restart = update.is_backwards && is_other
                     || is_left
                     || playlist.media_sequence.saturating_sub(self.next.sequence) > MISSED_MAX;
@@ -129,6 +137,15 @@ impl Track {
                 update.missed = playlist.media_sequence.saturating_sub(next.sequence);
             }
         }
+        let first = Place {
+            sequence: playlist.media_sequence,
+            part: 0,
+        };
+        if update.missed > 0 && self.retry_at.is_some() {
+            update.given_up = self.refusal.take();
+            update.missed -= u64::from(update.given_up.is_some());
+            self.go_to(first);
+        }
         if update.missed > 0 {
             update.missed_text = Some(format!(
                 "{} segments had left the playlist before they were requested, from number {} on: \
@@ -137,10 +154,7 @@ impl Track {
                 playlist.media_sequence - update.missed,
                 self.url
             ));
-            self.go_to(Place {
-                sequence: playlist.media_sequence,
-                part: 0,
-            });
+            self.go_to(first);
         }
         update.is_short = !playlist.is_ended
             && self.awaited.is_some_and(|awaited| match in_parts {
@@ -266,11 +280,12 @@ impl Track {
 /// True if a segment that two playlists have in common is not the same: the server has begun to count
 /// again.
 fn differs(before: &MediaPlaylist, now: &MediaPlaylist) -> bool {
-    let numbered = (now.media_sequence..).zip(&now.segments);
-    let mut common = numbered.filter_map(|(sequence, now)| Some((before.segment(sequence)?, now)));
+    let mut common = now
+        .numbered()
+        .filter_map(|(now, at)| Some((before.segment(at)?, now)));
     common.any(|(before, now)| {
-        let dates = before.date.zip(now.date);
+        let dates = before.stated_date().zip(now.stated_date());
         let apart = dates.map(|(before, now)| before.abs_diff(now));
-        before.path() != now.path() || apart.is_some_and(|apart| apart > DATES_MAX)
+        before.name() != now.name() || apart.is_some_and(|apart| apart > DATES_MAX)
     })
 }

@@ -316,7 +316,7 @@ impl Client {
         let own = &mut self.tracks[track];
         match Playlist::parse(text, own.playlist.as_ref()) {
             Ok(Playlist::Media(playlist)) => {
-                own.count_success(Lane::Playlists);
+                own.attempts.count_success(Lane::Playlists);
                 own.previous_url = None;
                 own.base = url;
                 own.must_be_whole = false;
@@ -457,7 +457,7 @@ impl Client {
     /// Requests what the track needs next, if anything and if its connection is free.
     fn advance(&mut self, cx: &mut Context<'_>, track: usize) {
         self.tracks[track].awaits_key = false;
-        if self.tracks[track].waits_to_retry(cx.now) {
+        if self.tracks[track].attempts.wait(cx.now) {
             return;
         }
         loop {
@@ -728,7 +728,7 @@ impl Session for Client {
                 track.playlists.deadline(&self.config),
                 track.media.deadline(&self.config),
                 track.reload_at.filter(|_| !track.playlists.is_busy()),
-                track.retry_at.filter(|_| !track.media.is_busy()),
+                track.attempts.next_at().filter(|_| !track.media.is_busy()),
                 room_at.and_then(|position| self.playback.reached_at(position)),
             ]
         });

@@ -134,7 +134,7 @@ impl Client {
         if seeks_picture {
             self.key_frame = KeyFrame::Sought;
         }
-        if !matches!(wanted, Wanted::Hint(_)) && own.take_retry() {
+        if !matches!(wanted, Wanted::Hint(_)) && own.attempts.take_due() {
             cx.recorder.add(m::SEGMENTS_RETRIED, 1);
         }
         own.begin_body(wanted, encryption, seeks_picture);
@@ -220,7 +220,7 @@ impl Client {
         at: Time,
     ) {
         let own = &mut self.tracks[track];
-        own.count_success(Lane::Media);
+        own.attempts.count_success(Lane::Media);
         let wrong_duration = own.check_duration(&piece, findings);
         let (begins_at, repeated) = own.take_piece(piece);
         let damage = findings.damage(piece.needs_tables);

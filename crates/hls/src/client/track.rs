@@ -19,9 +19,11 @@ use kit::http1::Url;
 use kit::media::ts::checker::FirstPicture;
 use session::ChannelId;
 
+mod attempts;
 mod hints;
 mod reload;
 
+use attempts::Attempts;
 pub(super) use hints::HeldMap;
 use hints::{Hinted, HintedMap};
 
@@ -34,9 +36,6 @@ pub(super) enum Lane {
 
 /// Maximum difference between the duration of a segment and the sum of those of its parts.
 const ROUNDING: Duration = Duration::from_millis(20);
-
-/// Number of failures in a row after which a playlist or the segments of a track count as gone.
-const FAILURES_MAX: u32 = 3;
 
 /// Maximum difference between the stated duration of a segment and that of its media, in seconds.
 const DURATION_ERROR_MAX: f64 = 0.1;
@@ -127,18 +126,7 @@ pub(super) struct Track {
     pub(super) lead: Option<Duration>,
     /// Media still to come that lies before the position at which the first track begins.
     hidden: Duration,
-    /// Failures in a row of playlists, and of media.
-    failures: [u32; 2],
-    /// Media whose requests have failed in a row.
-    failed: Duration,
-    /// Number of repeated requests for the next piece.
-    retries: u32,
-    /// Time of the next request for it, if that failed.
-    pub(super) retry_at: Option<Time>,
-    /// True if that time has come, and nothing was requested since.
-    is_retry: bool,
-    /// Reason for the failure of the last request for the next piece.
-    refusal: Option<Refusal>,
+    pub(super) attempts: Attempts,
     /// True if the last segment was received or skipped.
     pub(super) is_over: bool,
 }
@@ -259,12 +247,7 @@ impl Track {
             end: Duration::ZERO,
             lead: None,
             hidden: Duration::ZERO,
-            failures: [0; 2],
-            failed: Duration::ZERO,
-            retries: 0,
-            retry_at: None,
-            is_retry: false,
-            refusal: None,
+            attempts: Attempts::default(),
             is_over: false,
         }
     }
@@ -323,24 +306,8 @@ impl Track {
 
     /// Counts a failure. Returns `true` if the playlist or the segments count as gone.
     pub(super) fn count_failure(&mut self, lane: Lane, config: &ClientConfig) -> bool {
-        let failures = &mut self.failures[lane as usize];
-        *failures += 1;
-        let are_many = *failures >= FAILURES_MAX;
-        match lane {
-            Lane::Playlists => are_many,
-            // Three parts are soon missing.
-            Lane::Media => {
-                self.failed = self.failed.saturating_add(self.wanted_duration(config));
-                are_many && self.failed >= self.target
-            }
-        }
-    }
-
-    pub(super) fn count_success(&mut self, lane: Lane) {
-        self.failures[lane as usize] = 0;
-        if lane == Lane::Media {
-            self.failed = Duration::ZERO;
-        }
+        let media = self.wanted_duration(config);
+        self.attempts.count_failure(lane, media, self.target)
     }
 
     /// Duration of the piece that is requested, or needs what is requested.
@@ -354,34 +321,19 @@ impl Track {
         }
     }
 
-    /// Plans another request for the next piece after a failure. Returns `false` if it is to be given
-    /// up.
+    /// Plans another request for the next piece after a failure. Returns `false` if the piece is to
+    /// be given up.
     pub(super) fn plan_retry(&mut self, now: Time, refusal: &Refusal) -> bool {
         let is_left = match &self.wanted {
             // The playlist has gone on without it.
             Some(Wanted::Piece(piece)) => piece.is_of_old_count || piece.after <= self.next,
             _ => false,
         };
-        let retries = refusal.failure.retries().filter(|_| !is_left);
-        let Some(delay) = retries.and_then(|retries| retries.delay(self.retries)) else {
-            return false;
-        };
-        self.retries += 1;
-        self.retry_at = Some(now + delay);
-        self.refusal = Some(refusal.clone());
-        self.wanted = None;
-        true
-    }
-
-    /// True if the next piece is to be requested again, but later than now.
-    pub(super) fn waits_to_retry(&mut self, now: Time) -> bool {
-        self.is_retry |= self.retry_at.take_if(|at| *at <= now).is_some();
-        self.retry_at.is_some()
-    }
-
-    /// Returns `true` for the first request since the time of another attempt has come.
-    pub(super) fn take_retry(&mut self) -> bool {
-        std::mem::take(&mut self.is_retry)
+        let is_planned = !is_left && self.attempts.plan(now, refusal);
+        if is_planned {
+            self.wanted = None;
+        }
+        is_planned
     }
 
     /// Returns which of its connections has this number.
@@ -408,8 +360,7 @@ impl Track {
             self.parts_before = (Duration::ZERO, 0);
         }
         if place != self.next {
-            (self.retries, self.retry_at, self.is_retry) = (0, None, false);
-            self.refusal = None;
+            self.attempts.forget();
         }
         self.next = place;
     }
@@ -417,7 +368,7 @@ impl Track {
     /// Returns how far playback must have come for the next piece to find room in the buffer;
     /// `None` if there is none yet, or if another is being requested.
     pub(super) fn room_at(&self, config: &ClientConfig) -> Option<Duration> {
-        if self.media.is_busy() || self.awaits_key || self.retry_at.is_some() {
+        if self.media.is_busy() || self.awaits_key || self.attempts.next_at().is_some() {
             return None;
         }
         let in_parts = self.is_in_parts(config);

@@ -141,8 +141,8 @@ impl Track {
             sequence: playlist.media_sequence,
             part: 0,
         };
-        if update.missed > 0 && self.retry_at.is_some() {
-            update.given_up = self.refusal.take();
+        if update.missed > 0 && self.attempts.next_at().is_some() {
+            update.given_up = self.attempts.forget();
             update.missed -= u64::from(update.given_up.is_some());
             self.go_to(first);
         }

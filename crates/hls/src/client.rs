@@ -568,7 +568,8 @@ impl Client {
     /// Handles a request that failed. Playback goes on unless it is hopeless.
     fn refuse(&mut self, cx: &mut Context<'_>, track: usize, lane: Lane, refusal: Refusal) {
         let own = &mut self.tracks[track];
-        own.lane_mut(lane).give_up(cx);
+        let request = own.lane_mut(lane).give_up(cx);
+        let asked_at = request.map(|request| request.since);
         if let (Lane::Media, Some(Wanted::Hint(_))) = (lane, &own.wanted) {
             // What was hinted at is requested once the playlist lists it.
             let (kind, text) = ("hint_failed", refusal.detail);
@@ -590,7 +591,7 @@ impl Client {
         }
         let own = &mut self.tracks[track];
         let has_played = self.last_segment.is_some();
-        if lane == Lane::Media && has_played && own.plan_retry(cx.now, &refusal) {
+        if lane == Lane::Media && has_played && own.plan_retry(cx.now, asked_at, &refusal) {
             let (kind, text) = ("request_failed", refusal.detail);
             cx.out.push_back(Output::Note(Note { kind, text }));
             return;

@@ -149,7 +149,7 @@ measure::metrics! {
         RELOAD_DELAY = "reload_delay", Seconds, "draft-pantos-hls-rfc8216bis, 6.2.5.2";
         /// Time from the request of each key to its last byte.
         KEY_DELAY = "key_delay", Seconds, "RFC 8216, 4.3.2.4";
-        /// Time from the request of each whole segment to its last byte.
+        /// Time from the request of each whole segment to its last byte, with failed attempts.
         SEGMENT_DELAY = "segment_delay", Seconds, "";
         /// Time from the request of each part of a segment, which the playlist listed, to its last
         /// byte.

@@ -165,6 +165,9 @@ impl Client {
                 self.shared.keep_key(url, key);
             }
         } else if let Some(Wanted::Piece(piece)) = wanted {
+            // A player has waited for it since the first attempt.
+            let since = own.attempts.since();
+            let took = since.map_or(took, |since| at.since(since));
             let histogram = match piece.is_part {
                 true => m::PART_DELAY,
                 false => m::SEGMENT_DELAY,

@@ -323,13 +323,20 @@ impl Track {
 
     /// Plans another request for the next piece after a failure. Returns `false` if the piece is to
     /// be given up.
-    pub(super) fn plan_retry(&mut self, now: Time, refusal: &Refusal) -> bool {
-        let is_left = match &self.wanted {
-            // The playlist has gone on without it.
-            Some(Wanted::Piece(piece)) => piece.is_of_old_count || piece.after <= self.next,
-            _ => false,
+    pub(super) fn plan_retry(
+        &mut self,
+        now: Time,
+        asked_at: Option<Time>,
+        refusal: &Refusal,
+    ) -> bool {
+        let (is_left, asked_at) = match &self.wanted {
+            // The playlist may have gone on without it.
+            Some(Wanted::Piece(piece)) => {
+                (piece.is_of_old_count || piece.after <= self.next, asked_at)
+            }
+            _ => (false, None),
         };
-        let is_planned = !is_left && self.attempts.plan(now, refusal);
+        let is_planned = !is_left && self.attempts.plan(now, asked_at, refusal);
         if is_planned {
             self.wanted = None;
         }

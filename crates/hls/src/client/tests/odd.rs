@@ -386,14 +386,7 @@ fn default_audio_is_played(variant: VariantChoice) {
 /// times of the requests for it in milliseconds, and counts of segments that were received,
 /// repeated, failed and missed.
 fn repeated(failing: Answer, until: Time) -> (Vec<u64>, [u64; 4]) {
-    let mut world = World::new(config(), move |path, now| {
-        let end = 5 + now.since(Time::ZERO).as_secs() / 2;
-        Some(match path {
-            "/a/index.m3u8" => window(end.saturating_sub(10), end),
-            "/a/4.ts" if now < until => failing.clone(),
-            _ => segment(),
-        })
-    });
+    let mut world = player_of_failing(failing, until);
     world.run(at(60_000));
     assert_eq!(world.stop(), Outcome::Stopped);
     let asked = world.asked.iter().filter(|own| own.path == "/a/4.ts");
@@ -407,6 +400,21 @@ fn repeated(failing: Answer, until: Time) -> (Vec<u64>, [u64; 4]) {
         m::SEGMENTS_MISSED,
     ];
     (times, counts.map(|counter| world.count(counter)))
+}
+
+/// A player of live media whose segment 4 is answered with `failing` until `until`.
+fn player_of_failing(
+    failing: Answer,
+    until: Time,
+) -> World<impl FnMut(&str, Time) -> Option<Answer>> {
+    World::new(config(), move |path, now| {
+        let end = 5 + now.since(Time::ZERO).as_secs() / 2;
+        Some(match path {
+            "/a/index.m3u8" => window(end.saturating_sub(10), end),
+            "/a/4.ts" if now < until => failing.clone(),
+            _ => segment(),
+        })
+    })
 }
 
 #[test]
@@ -441,6 +449,18 @@ fn segments_are_requested_again_after_failures_that_may_pass() {
     };
     let (times, counts) = repeated(broken, at(2000));
     assert_eq!((times.len(), &counts[1..]), (3, &[2, 0, 0][..]));
+}
+
+#[test]
+fn delay_of_a_segment_has_its_failed_attempts() {
+    // The fourth attempt succeeds, 7 s after the first.
+    let failing = Answer::new("503 Service Unavailable", "");
+    let mut world = player_of_failing(failing, at(5000));
+    world.run(at(30_000));
+    world.stop();
+    let (_, max) = world.recorded(m::SEGMENT_DELAY);
+    assert!((7000..7200).contains(&max), "{max}");
+    assert_eq!(world.count(m::SEGMENTS_LATE), 1);
 }
 
 #[test]

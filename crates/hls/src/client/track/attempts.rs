@@ -30,6 +30,8 @@ struct NextAttempt {
     at: Option<Time>,
     /// True if that time has come, and nothing was requested since.
     is_due: bool,
+    /// Time of the first request for the piece itself.
+    since: Option<Time>,
     /// Reason for the last failure.
     refusal: Refusal,
 }
@@ -58,8 +60,9 @@ impl Attempts {
         }
     }
 
-    /// Plans another attempt. Returns `false` if the piece is to be given up.
-    pub(super) fn plan(&mut self, now: Time, refusal: &Refusal) -> bool {
+    /// Plans another attempt. `asked_at` is the time of the request that failed, if that was for the
+    /// piece itself. Returns `false` if the piece is to be given up.
+    pub(super) fn plan(&mut self, now: Time, asked_at: Option<Time>, refusal: &Refusal) -> bool {
         let before = self.next.as_ref().map_or(0, |next| next.count);
         let retries = refusal.failure.retries();
         let Some(delay) = retries.and_then(|retries| retries.delay(before)) else {
@@ -69,6 +72,7 @@ impl Attempts {
             count: before + 1,
             at: Some(now + delay),
             is_due: false,
+            since: self.since().or(asked_at),
             refusal: refusal.clone(),
         });
         true
@@ -92,6 +96,11 @@ impl Attempts {
     pub(in crate::client) fn take_due(&mut self) -> bool {
         let next = self.next.as_mut();
         next.is_some_and(|next| std::mem::take(&mut next.is_due))
+    }
+
+    /// Time of the first request for the next piece, if that has failed.
+    pub(in crate::client) fn since(&self) -> Option<Time> {
+        self.next.as_ref()?.since
     }
 
     /// Forgets the attempts to get the next piece. Returns the reason for the last failure, if there

@@ -597,9 +597,14 @@ impl Client {
             return;
         }
         let is_gone = own.count_failure(lane, &self.config);
+        if lane == Lane::Media && has_played {
+            own.attempts.forget();
+            self.count_failed_segment(cx);
+        }
         if is_gone || !has_played {
             return self.fail(cx, refusal);
         }
+        let own = &mut self.tracks[track];
         let text = refusal.detail;
         match lane {
             Lane::Playlists => {
@@ -614,8 +619,6 @@ impl Client {
                 if let Some(bytes) = own.skip(&self.config) {
                     count_wasted(cx, bytes);
                 }
-                cx.recorder.add(m::SEGMENTS_FAILED, 1);
-                self.count_due(cx, 1);
                 self.advance(cx, track);
             }
         }
@@ -623,11 +626,16 @@ impl Client {
 
     /// Counts a segment as failed that left the playlist before another attempt.
     fn give_up_segment(&mut self, cx: &mut Context<'_>, track: usize, refusal: Refusal) {
+        self.count_failed_segment(cx);
         if self.tracks[track].count_failure(Lane::Media, &self.config) {
             return self.fail(cx, refusal);
         }
         let (kind, text) = ("segment_failed", refusal.detail);
         cx.out.push_back(Output::Note(Note { kind, text }));
+    }
+
+    /// Counts a segment that was needed, and was not received.
+    fn count_failed_segment(&mut self, cx: &mut Context<'_>) {
         cx.recorder.add(m::SEGMENTS_FAILED, 1);
         self.count_due(cx, 1);
     }

@@ -102,6 +102,12 @@ impl Client {
             track.playlists.close(cx);
             track.media.close(cx);
         }
+        for track in 0..self.tracks.len() {
+            // It was to be requested again, and was needed.
+            if self.tracks[track].attempts.forget().is_some() {
+                self.count_failed_segment(cx);
+            }
+        }
         self.count_shown(cx);
         let is_over = matches!(outcome, Outcome::Completed | Outcome::EndedByServer { .. });
         if let Some(stalled) = self.playback.finish(cx.now, is_over) {

@@ -201,7 +201,8 @@ fn sections_that_arrive_do_not_hide_segments_that_fail() {
     });
     world.run(at(60_000));
     assert_eq!(world.failed().0, "status_404");
-    assert_eq!(world.count(m::SEGMENTS_FAILED), 2);
+    // The failure that ends the client counts, too.
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 3);
 }
 
 #[test]
@@ -464,6 +465,17 @@ fn delay_of_a_segment_has_its_failed_attempts() {
 }
 
 #[test]
+fn segment_that_is_to_be_repeated_at_the_end_has_failed() {
+    let failing = Answer::new("503 Service Unavailable", "");
+    let mut world = player_of_failing(failing, at(60_000));
+    world.run(at(3000));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    let [due, segments, failed] =
+        [m::SEGMENTS_DUE, m::SEGMENTS, m::SEGMENTS_FAILED].map(|own| world.count(own));
+    assert_eq!((due, failed), (segments + 1, 1));
+}
+
+#[test]
 fn each_segment_has_attempts_of_its_own() {
     // Segments 4 and 20 are refused for ever, and leave the playlist after 20 s.
     let mut world = World::new(config(), move |path, now| {
@@ -534,7 +546,7 @@ fn server_whose_segments_all_fail_ends_the_client_with_their_reason() {
     });
     world.run(at(200_000));
     assert_eq!(world.failed().0, "status_5xx");
-    assert_eq!(world.count(m::SEGMENTS_FAILED), 2);
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 3);
     let retried = world.count(m::SEGMENTS_RETRIED);
     assert!((4..10).contains(&retried), "{retried}");
 }

@@ -410,6 +410,10 @@ impl Client {
                 return;
             }
         }
+        if let Some(text) = update.restarted {
+            let kind = "playlist_restarted";
+            cx.out.push_back(Output::Note(Note { kind, text }));
+        }
         if let Some(missed) = update.missed_text {
             let kind = "segments_missed";
             cx.out.push_back(Output::Note(Note { kind, text: missed }));

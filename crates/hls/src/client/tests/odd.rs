@@ -668,6 +668,9 @@ fn server_that_counts_again_within_its_window_is_followed() {
         let first = again.find(|own| is_early(&own.path));
         let first = first.expect("the new stream is played").at.since(restart);
         assert!(first <= Duration::from_secs(latest), "{first:?}");
+        let notes = world.notes.iter();
+        let restarts = notes.filter(|kind| **kind == "playlist_restarted");
+        assert_eq!(restarts.count(), 1);
     }
 }
 

@@ -37,6 +37,8 @@ pub(in crate::client) struct Update {
     pub(in crate::client) is_short: bool,
     /// Hints that are of no use, because the playlist does not list them.
     pub(in crate::client) wasted: [Option<Wasted>; 2],
+    /// Words for a note, if the server has begun to count its segments again.
+    pub(in crate::client) restarted: Option<String>,
     /// Number of segments that were not requested in time.
     pub(in crate::client) missed: u64,
     /// Position at which playback begins, if it is to begin.
@@ -120,6 +122,13 @@ impl Track {
                     || playlist.media_sequence.saturating_sub(self.next.sequence) > MISSED_MAX;
                 self.newest = self.newest.max(playlist.end());
                 if is_restart {
+                    update.restarted = Some(format!(
+                        "segments are counted again: the playlist ended with number {} before, and \
+                         does with {} now: {}",
+                        before.end_sequence().saturating_sub(1),
+                        playlist.end_sequence().saturating_sub(1),
+                        self.url
+                    ));
                     self.behind_since = None;
                     self.newest = playlist.end();
                     self.begin_at(&playlist, playlist.start(distance, in_parts));

@@ -221,6 +221,56 @@ fn live_playlist_of_ffmpeg_is_followed() {
     assert!((2.0..60.0).contains(&median), "{median}");
 }
 
+#[test]
+fn segments_that_nginx_refuses_for_a_while_are_requested_again() {
+    if !have("nginx") || !have("ffmpeg") {
+        return;
+    }
+    let folder = folder();
+    let (port, own) = (free_port(), folder.path().display());
+    // Segments are refused as long as there is a file `down`.
+    let site = format!(
+        "server {{ listen 127.0.0.1:{port}; root {own};\n\
+         location ~ \\.ts$ {{ if (-f {own}/down) {{ return 503; }} }} }}"
+    );
+    let _nginx = nginx_with(folder.path(), port, "", "", &site);
+    let _encoder = ffmpeg(
+        folder.path(),
+        &["-re"],
+        &["-hls_list_size", "60", "index.m3u8"],
+    );
+    wait_for("there are segments", Duration::from_secs(60), || {
+        let text = fs::read_to_string(folder.path().join("index.m3u8")).ok()?;
+        (text.matches(".ts").count() >= 4).then_some(())
+    });
+    let url = format!("hls+http://127.0.0.1:{port}/index.m3u8");
+    let arguments = ["load", &url, "-c", "3", "-d", "15s", "--json", "out.json"];
+    let ran = Process::start(streamgauge(arguments), folder.path());
+    let count = |status: &str| {
+        let log = fs::read_to_string(folder.path().join("access.log")).unwrap_or_default();
+        let of_segments = log.lines().filter(|line| line.contains(".ts "));
+        of_segments.filter(|line| line.contains(status)).count() as u64
+    };
+    let wait_for_answers = |status: &str, least: u64| {
+        wait_for("nginx has answered", Duration::from_secs(60), || {
+            (count(status) >= least).then_some(())
+        });
+    };
+    wait_for_answers(" 200 ", 12);
+    fs::write(folder.path().join("down"), "").expect("the folder can be written to");
+    // The first attempt of each player, and the second.
+    wait_for_answers(" 503 ", 6);
+    fs::remove_file(folder.path().join("down")).expect("it was made");
+    ran.finish(RUN_TIMEOUT).expect(0);
+    let report = Report::read(&folder.path().join("out.json"));
+    let metric = |name: &str| number(report.metric(name));
+    assert_eq!(metric("segments_due"), metric("segments"));
+    assert_eq!(metric("responses_5xx"), count(" 503 "));
+    assert_eq!(metric("segments_retried"), count(" 503 "));
+    // Each player waited for one segment, at least from the first attempt to the third.
+    assert_eq!(metric("segments_late"), 3);
+}
+
 /// Checks what a viewer of live media must find on any server whose segments are whole.
 fn assert_whole(report: &Report) {
     let metric = |name: &str| number(report.metric(name));

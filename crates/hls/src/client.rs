@@ -575,7 +575,7 @@ impl Client {
         let request = own.lane_mut(lane).give_up(cx);
         let asked_at = request.map(|request| request.since);
         if let (Lane::Media, Some(Wanted::Hint(_))) = (lane, &own.wanted) {
-            // What was hinted at is requested once the playlist lists it.
+            // The part or section is requested once the playlist lists it.
             let (kind, text) = ("hint_failed", refusal.detail);
             cx.out.push_back(Output::Note(Note { kind, text }));
             let bytes = own.body_bytes;
@@ -628,7 +628,7 @@ impl Client {
         }
     }
 
-    /// Counts a segment as failed that left the playlist before another attempt.
+    /// Gives up a segment that left the playlist before another attempt.
     fn give_up_segment(&mut self, cx: &mut Context<'_>, track: usize, refusal: Refusal) {
         self.count_failed_segment(cx);
         if self.tracks[track].count_failure(Lane::Media, &self.config) {

@@ -139,8 +139,8 @@ pub(crate) enum Retries {
 }
 
 impl Retries {
-    /// Returns the delay of the next attempt after this number of attempts that were repeated; `None`
-    /// if there is no further one.
+    /// Returns the delay of the next attempt after `before` repeated ones; `None` if there is no
+    /// further one.
     pub(crate) fn delay(self, before: u32) -> Option<Duration> {
         match self {
             Retries::AtOnce => (before < 4).then_some(Duration::ZERO),

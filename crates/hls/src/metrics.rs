@@ -152,7 +152,7 @@ measure::metrics! {
         /// Time from the request of each whole segment to its last byte, with failed attempts.
         SEGMENT_DELAY = "segment_delay", Seconds, "";
         /// Time from the request of each part of a segment, which the playlist listed, to its last
-        /// byte.
+        /// byte, with failed attempts.
         PART_DELAY = "part_delay", Seconds, "draft-pantos-hls-rfc8216bis, 4.4.4.9";
         /// Time from the request of each hinted part to its last byte, with the time until the
         /// server had it.

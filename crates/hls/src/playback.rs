@@ -123,7 +123,8 @@ impl Playback {
         }
     }
 
-    /// Returns when `position` is shown; `None` unless it plays and the media up to there has arrived.
+    /// Returns when `position` is shown; `None` unless playback runs and the media up to there has
+    /// arrived.
     pub(crate) fn reached_at(&self, position: Duration) -> Option<Time> {
         self.shown_at(position).filter(|_| position <= self.end)
     }
@@ -225,7 +226,7 @@ mod tests {
         playback.start_at(SECOND);
         assert_eq!(playback.take_shown(at(400)), Duration::ZERO);
         assert!(playback.extend(at(500), 3 * SECOND, false).begins);
-        // It has arrived 100 ms ago. It is dry at 2.5 s, and goes on at 4 s.
+        // The media arrived 100 ms ago. Playback stalls at 2.5 s, and goes on at 4 s.
         let mut shown = playback.take_shown(at(600));
         assert_eq!(shown, Duration::from_millis(100));
         shown += playback.take_shown(at(3000));

@@ -156,7 +156,7 @@ pub struct Part {
 /// A part or initialization section that will be available soon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
-    /// What it will be.
+    /// Kind of the resource.
     pub kind: HintKind,
     /// URI of the resource that will hold it.
     pub uri: Box<str>,
@@ -164,7 +164,7 @@ pub struct Hint {
     pub range: Option<ByteRange>,
 }
 
-/// What a server hints at.
+/// Kind of a hinted resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HintKind {
     /// A part of a segment.
@@ -342,9 +342,9 @@ impl MediaPlaylist {
         duration
     }
 
-    /// Place at which playback begins (RFC 8216, 6.3.3): the last one that is `distance` or more from
-    /// the end. Default: the first one of recorded media, otherwise what the server asks for, or
-    /// three target durations from the end. A part at which playback begins is independent.
+    /// Place at which playback begins (RFC 8216, 6.3.3): the last one that is `distance` or more
+    /// from the end. Default: the first one of recorded media, otherwise what the server asks for,
+    /// or three target durations from the end. A part at which playback begins is independent.
     pub fn start(&self, distance: Option<Duration>, in_parts: bool) -> Place {
         let begin = Place {
             sequence: self.media_sequence,
@@ -395,8 +395,8 @@ impl MediaPlaylist {
         from_end.saturating_sub(wanted)
     }
 
-    /// Distance from the end at which playback is to begin, for a position that is stated here or in
-    /// the multivariant playlist.
+    /// Distance from the end at which playback is to begin, for a position that is stated here or
+    /// in the multivariant playlist.
     pub fn distance_of(&self, start: StartOffset, in_parts: bool) -> Duration {
         match start {
             StartOffset::FromEnd(distance) => distance,

@@ -632,8 +632,8 @@ impl Track {
         }
     }
 
-    /// Gives up the piece that was requested, or is next. Returns the bytes of a hinted part that is of
-    /// no use any more.
+    /// Gives up the piece that was requested, or is next. Returns the bytes of a hinted part that
+    /// is of no use any more.
     pub(super) fn skip(&mut self, config: &ClientConfig) -> Option<u64> {
         match self.wanted.take() {
             Some(Wanted::Piece(piece)) => self.pass(piece),

@@ -45,7 +45,7 @@ impl Client {
         let chosen = match self.config.variant {
             VariantChoice::First => playlist.variants.first(),
             VariantChoice::Lowest => variants.min_by_key(|variant| variant.bandwidth),
-            // The first of several with the same bit rate: the others are for the case that it fails.
+            // The first of several with the same bit rate: the others replace it if it fails.
             VariantChoice::Highest => variants.rev().max_by_key(|variant| variant.bandwidth),
             VariantChoice::Adaptive => {
                 let mut sorted: Vec<_> = variants.collect();

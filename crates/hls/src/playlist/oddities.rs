@@ -55,8 +55,8 @@ pub enum Oddity {
     /// The playlist has parts, and does not state where players of parts begin (rfc8216bis,
     /// 4.4.3.8).
     NoPartHoldBack,
-    /// A segment had another name, the end of its path, in the playlist before (RFC 8216, 6.2.1). A player may have
-    /// received it under the other one, or receive the same media twice.
+    /// A segment had another name, the end of its path, in the playlist before (RFC 8216, 6.2.1). A
+    /// player may have received it under the other one, or receive the same media twice.
     Renamed {
         /// Number of the segment.
         sequence: u64,

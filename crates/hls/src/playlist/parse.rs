@@ -325,8 +325,8 @@ impl Builder<'_> {
         };
         let (offset, length) = (tag.byterange_start(), tag.byterange_length());
         let range = length.map(|length| ByteRange { offset, length });
-        // What begins in the middle of a resource and has no stated end may hold more than one
-        // part. It is requested when the playlist lists it.
+        // A range without an end, in the middle of a resource, may hold more than one part. The
+        // part is requested when the playlist lists it.
         let is_open = offset > 0 && length.is_none();
         *hint = (!is_open && length != Some(0)).then(|| Hint {
             kind,

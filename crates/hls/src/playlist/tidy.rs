@@ -1,11 +1,11 @@
-//! Blanks in tags. The syntax has none outside of quoted strings and titles (RFC 8216, 4.1 and 4.2),
-//! but servers write them, and all players skip them.
+//! Blanks in tags. The syntax has none outside of quoted strings and titles (RFC 8216, 4.1 and
+//! 4.2), but servers write them, and all players skip them.
 
 use std::borrow::Cow;
 
-/// Returns the text without blanks at the ends of lines, without those in tags that belong neither to
-/// a quoted string, nor to the title of a segment, nor to a date, and without commas after the last
-/// attribute.
+/// Returns the text without blanks at the ends of lines, without those in tags that belong neither
+/// to a quoted string, nor to the title of a segment, nor to a date, and without commas after the
+/// last attribute.
 pub(super) fn without_blanks(text: &str) -> Cow<'_, str> {
     let is_odd = |line: &str| {
         let ends = line.ends_with(',') && line.starts_with("#EXT-X-");

@@ -21,8 +21,8 @@ const ENOUGH: u16 = 1000;
 /// Number of ports that are tried at most.
 const ATTEMPTS: u32 = 64;
 
-/// Returns a free port. The kernel does not choose it for any socket, so that no connection takes it
-/// before the server does. Another server may; then this one fails and reports it.
+/// Returns a free port outside the range from which the kernel chooses, so that no connection takes
+/// the port before the server does. Another server may; then this one fails and reports it.
 pub(crate) fn free_port(of: Transport) -> Result<u16, Failure> {
     let (first, count) = candidates(net::connect::ephemeral_ports());
     let random = RandomState::new();
@@ -77,7 +77,7 @@ mod tests {
             (Some(32_768..=60_999), (61_000, 4_536)),
             (Some(15_000..=65_000), (10_000, 5_000)),
             (Some(32_768..=65_535), (10_000, 6_384)),
-            // It chooses from all.
+            // The kernel chooses from all ports.
             (Some(1024..=65_535), (10_000, 55_535)),
             (None, (61_000, 4_536)),
         ] {

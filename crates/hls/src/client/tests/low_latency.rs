@@ -28,7 +28,7 @@ struct Origin {
     second_ahead: u64,
     /// Time from which on the section exists.
     second_at: Time,
-    /// It hints at another section instead.
+    /// The server hints at another section instead.
     hints_at_third: bool,
 }
 
@@ -366,7 +366,7 @@ fn hinted_section_is_requested_before_it_is_needed() {
 
 #[test]
 fn hinted_section_does_not_delay_the_parts_before() {
-    // It is answered two parts too late for part 44, which does not need it.
+    // The answer comes two parts too late for part 44, which does not need the section.
     let (sections, counts, notes) = run_with_sections(Origin {
         second_ahead: 4,
         second_at: Origin::complete_at(46),

@@ -383,8 +383,8 @@ fn default_audio_is_played(variant: VariantChoice) {
     assert_eq!(playlists, [&"/a/index.m3u8", &"/a/v.m3u8"]);
 }
 
-/// Runs a player of live media whose segment 4 is answered with `failing` until `until`. Returns the
-/// times of the requests for it in milliseconds, and counts of segments that were received,
+/// Runs a player of live media whose segment 4 is answered with `failing` until `until`. Returns
+/// the times of the requests for it in milliseconds, and counts of segments that were received,
 /// repeated, failed and missed.
 fn repeated(failing: Answer, until: Time) -> (Vec<u64>, [u64; 4]) {
     let mut world = player_of_failing(failing, until);

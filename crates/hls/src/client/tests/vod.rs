@@ -173,7 +173,7 @@ fn playback_waits_for_both_tracks() {
 
 #[test]
 fn full_buffer_of_one_track_waits_for_the_other() {
-    // After 33 s of audio, the next segment has room when 6 s are shown, and the video stalls at 4 s.
+    // After 33 s of audio, the next segment has room when 6 s are shown. The video stalls at 4 s.
     let slow = ClientConfig {
         request_timeout: TimeSpan(Duration::from_secs(60)),
         body_timeout: TimeSpan(Duration::from_secs(60)),

@@ -131,8 +131,8 @@ impl Track {
     }
 
     /// Compares an initialization section with those of the pieces to come. It stays of use as long
-    /// as the playlist hints at it. A request to which the server does not answer yet must not delay
-    /// a piece that needs another section.
+    /// as the playlist hints at it. A request without an answer must not delay a piece that needs
+    /// another section.
     fn match_map(&mut self, in_parts: bool) -> Option<Wasted> {
         let requested = self.requested_hint(HintKind::Map);
         let held = self.held_map.as_ref().map(|held| (&held.hint, held.bytes));
@@ -159,7 +159,7 @@ impl Track {
         Some(wasted)
     }
 
-    /// Returns the hint of this kind that is being requested, and the bytes of it that have arrived.
+    /// Returns the hint of this kind that is being requested, and its bytes that have arrived.
     fn requested_hint(&self, kind: HintKind) -> Option<(&Hint, u64)> {
         match &self.wanted {
             Some(Wanted::Hint(hint)) if hint.kind == kind => Some((hint, self.body_bytes)),

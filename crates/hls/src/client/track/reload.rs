@@ -189,8 +189,8 @@ impl Track {
         update
     }
 
-    /// Returns the distance from the end of a playlist at which playback begins. `None`: the usual one
-    /// (RFC 8216, 6.3.3).
+    /// Returns the distance from the end of a playlist at which playback begins. `None`: the usual
+    /// one (RFC 8216, 6.3.3).
     fn begin_distance(
         &self,
         playlist: &MediaPlaylist,
@@ -286,8 +286,8 @@ impl Track {
     }
 }
 
-/// True if a segment that two playlists have in common is not the same: the server has begun to count
-/// again.
+/// True if a segment that two playlists have in common is not the same: the server has begun to
+/// count again.
 fn differs(before: &MediaPlaylist, now: &MediaPlaylist) -> bool {
     let mut common = now
         .numbered()

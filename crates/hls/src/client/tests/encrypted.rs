@@ -318,3 +318,19 @@ fn section_is_not_requested_again_when_the_key_changes() {
     let sections = paths.iter().filter(|path| path.ends_with("init.mp4"));
     assert_eq!(sections.count(), 1, "{paths:?}");
 }
+
+#[test]
+fn repeated_request_for_a_key_counts_once() {
+    let mut refusals = 1;
+    let mut world = World::new(config(), move |path, _| {
+        if path == "/a/k1" && refusals > 0 {
+            refusals -= 1;
+            return Some(Answer::new("503 Service Unavailable", ""));
+        }
+        Some(serve(path))
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    let counts = [m::SEGMENTS_RETRIED, m::SEGMENTS_FAILED, m::KEYS].map(|own| world.count(own));
+    assert_eq!(counts, [1, 0, 3]);
+}

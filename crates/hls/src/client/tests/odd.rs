@@ -551,34 +551,76 @@ fn server_whose_segments_all_fail_ends_the_client_with_their_reason() {
     assert!((4..10).contains(&retried), "{retried}");
 }
 
-#[test]
-fn playlist_of_a_cache_that_stands_still_is_no_restart() {
-    // From 10 to 30 s the cache answers with the first playlist.
-    let mut world = World::new(config(), move |path, now| {
-        let stands = now >= at(10_000) && now < at(30_000);
-        let seconds = if stands {
-            0
-        } else {
-            now.since(Time::ZERO).as_secs()
-        };
-        let end = 20 + seconds / 2;
+/// Checks that a player of segments of 2 s requests each once, and follows no restart.
+fn assert_no_restart(config: ClientConfig, playlist_at: impl Fn(Time) -> Answer) {
+    let mut world = World::new(config, move |path, now| {
         Some(match path {
-            "/a/index.m3u8" => window(end - 20, end),
+            "/a/index.m3u8" => playlist_at(now),
             _ => segment(),
         })
     });
     world.run(at(60_000));
     assert_eq!(world.stop(), Outcome::Stopped);
-    let mut paths: Vec<_> = world
-        .paths()
-        .into_iter()
-        .filter(|own| own.ends_with(".ts"))
-        .collect();
+    let paths = world.paths().into_iter();
+    let mut paths: Vec<_> = paths.filter(|own| own.ends_with(".ts")).collect();
     let all = paths.len();
     paths.sort_unstable();
     paths.dedup();
     assert_eq!(all, paths.len(), "each segment is requested once");
     assert_eq!(world.count(m::SEGMENTS_MISSED), 0);
+    assert!(!world.notes.contains(&"playlist_restarted"));
+}
+
+#[test]
+fn older_playlists_of_a_cache_are_no_restart() {
+    let silence = |seconds| ClientConfig {
+        silence: TimeSpan(Duration::from_secs(seconds)),
+        ..config()
+    };
+    // Until when the cache is behind, from 10 s on; by how many seconds; whether it stands still.
+    for (until, behind, stands, silence) in [
+        // It stands still for longer than three target durations.
+        (18, 10, true, silence(5)),
+        (30, 10, true, silence(20)),
+        // It grows, and will soon have the next segment.
+        (19, 10, false, silence(20)),
+        // It is far behind, for less than three target durations.
+        (14, 36, false, silence(20)),
+    ] {
+        assert_no_restart(silence, move |now| {
+            let now = now.since(Time::ZERO).as_secs();
+            let is_behind = (10..until).contains(&now);
+            let seconds = match is_behind {
+                true if stands => 100,
+                true => 100 + now - behind,
+                false => 100 + now,
+            };
+            let end = seconds / 2;
+            window(end - 20, end)
+        });
+    }
+}
+
+#[test]
+fn dates_that_are_derived_from_durations_do_not_tell_a_restart() {
+    // Segments of 1.6 s are stated as 2 s, and only the first has a date. Every second answer comes
+    // from a cache that is four segments behind.
+    let answers = std::cell::Cell::new(0);
+    assert_no_restart(config(), move |now| {
+        answers.set(answers.get() + 1);
+        let is_older = answers.get() % 2 == 0;
+        let end = 20 + now.since(Time::ZERO).as_millis() as u64 / 1600;
+        let first = if is_older { end - 14 } else { end - 10 };
+        let date = first * 1600;
+        let (minute, second, millisecond) = (date / 60_000, date / 1000 % 60, date % 1000);
+        let mut lines = format!(
+            "#EXT-X-PROGRAM-DATE-TIME:2026-01-01T00:{minute:02}:{second:02}.{millisecond:03}Z\n"
+        );
+        for number in first..first + 10 {
+            lines += &format!("#EXTINF:2,\n{number}.ts\n");
+        }
+        playlist(&format!("#EXT-X-MEDIA-SEQUENCE:{first}"), &lines)
+    });
 }
 
 #[test]

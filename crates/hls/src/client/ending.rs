@@ -103,7 +103,7 @@ impl Client {
             track.media.close(cx);
         }
         for track in 0..self.tracks.len() {
-            // It was to be requested again, and was needed.
+            // The player needed the segment, and was to request it again.
             if self.tracks[track].attempts.forget().is_some() {
                 self.count_failed_segment(cx);
             }

@@ -579,12 +579,12 @@ fn older_playlists_of_a_cache_are_no_restart() {
     };
     // Until when the cache is behind, from 10 s on; by how many seconds; whether it stands still.
     for (until, behind, stands, silence) in [
-        // It stands still for longer than three target durations.
+        // The cache stands still for longer than three target durations.
         (18, 10, true, silence(5)),
         (30, 10, true, silence(20)),
-        // It grows, and will soon have the next segment.
+        // The playlist grows, and will soon have the next segment.
         (19, 10, false, silence(20)),
-        // It is far behind, for less than three target durations.
+        // The playlist is far behind, for less than three target durations.
         (14, 36, false, silence(20)),
     ] {
         assert_no_restart(silence, move |now| {

@@ -448,6 +448,9 @@ const HLS_PLAYLISTS: [&str; 6] = [
     "#EXTM3U\n#EXT-X-START:TIME-OFFSET=7\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"b\"\n\
      #EXT-X-STREAM-INF:PROGRAM-ID=1, BANDWIDTH=1, AUDIO=\"a\"\nc\n\
      #EXT-X-STREAM-INF:BANDWIDTH=1\nd\n",
+    "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-DEFINE:NAME=\"a\",VALUE=\"b\"\n\
+     #EXT-X-DEFINE:IMPORT=\"v\"\n#EXT-X-DEFINE:QUERYPARAM=\"token\"\n\
+     #EXT-X-MAP:URI=\"{$a}\"\n#EXTINF:2,\n{$v}/{$a}.ts?t={$token}\n",
 ];
 
 /// Answers to a player: pieces of at most 255 bytes, each after its length.

@@ -14,7 +14,7 @@ use super::connection::{Refusal, Shared, Wish};
 use super::failure::Failure;
 use super::metrics as m;
 use super::playback::Playback;
-use super::playlist::{MediaPlaylist, Oddities, OddityKinds, Playlist, PlaylistError};
+use super::playlist::{MediaPlaylist, Oddities, OddityKinds, Origin, Playlist, PlaylistError};
 use kit::http1::{Head, ResponseItem, Url};
 use kit::metrics as clients;
 use session::{ArrivalTimes, ChannelId, CloseReason, Context, Input, Note, Output, Session};
@@ -314,7 +314,11 @@ impl Client {
         (text, took): (&[u8], Duration),
     ) {
         let own = &mut self.tracks[track];
-        match Playlist::parse(text, own.playlist.as_ref()) {
+        let origin = Origin {
+            target: url.target(),
+            variables: Some(&self.variants.defined),
+        };
+        match Playlist::parse_at(text, own.playlist.as_ref(), origin) {
             Ok(Playlist::Media(playlist)) => {
                 own.attempts.count_success(Lane::Playlists);
                 own.previous_url = None;

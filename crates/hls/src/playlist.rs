@@ -11,9 +11,11 @@ mod date;
 mod oddities;
 mod parse;
 mod tidy;
+mod variables;
 
 pub(crate) use oddities::OddityKinds;
 pub use oddities::{Oddities, Oddity};
+pub use variables::{Origin, REPLACED_MAX, VARIABLES_MAX, Variables};
 
 /// Maximum number of segments of a playlist: 27 hours with segments of 2 s.
 pub const SEGMENTS_MAX: usize = 50_000;
@@ -46,6 +48,8 @@ pub struct MultivariantPlaylist {
     pub audio: Vec<AudioRendition>,
     /// Position at which playback is to begin, if it is stated (RFC 8216, 4.3.5.2).
     pub start: Option<StartOffset>,
+    /// Variables that media playlists may import (rfc8216bis, 4.4.2.3).
+    pub variables: Variables,
     /// Rules that it breaks.
     pub oddities: Oddities,
 }
@@ -228,7 +232,7 @@ pub struct ByteRange {
 }
 
 /// Reason why a text is not a playlist that can be played.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaylistError {
     /// The first line is not `#EXTM3U`.
     #[error("it does not begin with #EXTM3U")]
@@ -257,6 +261,25 @@ pub enum PlaylistError {
     /// A segment has a negative duration, or one of more than a day.
     #[error("the duration of a segment is not possible")]
     SegmentDuration,
+    /// A variable is used that no line before defines.
+    #[error("it uses the variable {0:?}, which no line before defines")]
+    NotDefined(String),
+    /// A variable is defined twice.
+    #[error("it defines the variable {0:?} twice")]
+    DefinedTwice(String),
+    /// An imported variable is not defined by a multivariant playlist.
+    #[error("it imports the variable {0:?}, which no multivariant playlist defines")]
+    NotImported(String),
+    /// The URL of the playlist has no parameter of this name, or a value that is no string in a
+    /// playlist.
+    #[error("it takes the variable {0:?} from its URL, which has no such text")]
+    NotInQuery(String),
+    /// More than [`VARIABLES_MAX`] variables, or values that are too long.
+    #[error("it has more than {VARIABLES_MAX} variables, or values that are too long")]
+    TooManyVariables,
+    /// More than [`REPLACED_MAX`] bytes after variables were replaced by their values.
+    #[error("it has more than {REPLACED_MAX} bytes with the values of its variables")]
+    TooLongReplaced,
 }
 
 impl MediaPlaylist {

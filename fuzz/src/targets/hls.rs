@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hls::client::Client;
 use hls::config::{ClientConfig, LowLatency, VariantChoice};
-use hls::playlist::{PARTS_MAX, Playlist, SEGMENTS_MAX, VARIANTS_MAX};
+use hls::playlist::{Origin, PARTS_MAX, Playlist, SEGMENTS_MAX, VARIANTS_MAX, Variables};
 use hls::server::{Server, ServerConfig};
 use kit::http1::Url;
 use measure::{Recorder, Time};
@@ -18,9 +18,21 @@ use session::{
 
 use crate::input::Input;
 
+/// A multivariant playlist whose variable others import.
+const VARIABLES: &str =
+    "#EXTM3U\n#EXT-X-DEFINE:NAME=\"v\",VALUE=\"w\"\n#EXT-X-STREAM-INF:BANDWIDTH=1\na\n";
+
 /// Reads a playlist. What is read is bounded, and playback begins within it.
 pub(super) fn playlist(bytes: &[u8]) {
-    match Playlist::parse(bytes, None) {
+    let mut variables = Variables::default();
+    if let Ok(Playlist::Multivariant(found)) = Playlist::parse(VARIABLES.as_bytes(), None) {
+        variables = found.variables;
+    }
+    let origin = Origin {
+        target: "/a.m3u8?token=b%2fc&n",
+        variables: Some(&variables),
+    };
+    match Playlist::parse_at(bytes, None, origin) {
         Err(_) => {}
         Ok(Playlist::Multivariant(found)) => {
             assert!(found.variants.len() <= VARIANTS_MAX && found.audio.len() <= VARIANTS_MAX);
@@ -39,7 +51,7 @@ pub(super) fn playlist(bytes: &[u8]) {
                 }
             }
             // An update of it is bounded too.
-            if let Ok(Playlist::Media(next)) = Playlist::parse(bytes, Some(&found)) {
+            if let Ok(Playlist::Media(next)) = Playlist::parse_at(bytes, Some(&found), origin) {
                 assert!(next.segments.len() <= SEGMENTS_MAX);
             }
             assert!(!found.target_duration.is_zero());

@@ -15,6 +15,7 @@ mod hostile;
 mod live;
 mod low_latency;
 mod odd;
+mod variants;
 mod vod;
 
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);

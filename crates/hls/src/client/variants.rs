@@ -7,7 +7,7 @@ use super::{Client, Track};
 use crate::adaptation::Adaptation;
 use crate::config::VariantChoice;
 use crate::metrics as m;
-use crate::playlist::{MultivariantPlaylist, Variant};
+use crate::playlist::{MultivariantPlaylist, Variables, Variant};
 use kit::http1::Url;
 use session::Context;
 
@@ -22,6 +22,8 @@ pub(super) struct Variants {
     current: usize,
     /// Variant that was played before, until the playlist of the current one has arrived.
     previous: Option<usize>,
+    /// Variables that media playlists may import.
+    pub(super) defined: Variables,
     seed: u64,
     adaptation: Option<Adaptation>,
 }
@@ -41,6 +43,7 @@ impl Client {
         playlist: &MultivariantPlaylist,
         base: &Url,
     ) {
+        self.variants.defined = playlist.variables.clone();
         let variants = playlist.variants.iter();
         let chosen = match self.config.variant {
             VariantChoice::First => playlist.variants.first(),

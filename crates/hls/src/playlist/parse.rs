@@ -13,8 +13,9 @@ use quick_m3u8::{HlsLine, Reader};
 
 use super::{
     AudioRendition, ByteRange, DURATION_MAX, Hint, HintKind, Key, Map, MediaPlaylist,
-    MultivariantPlaylist, Oddities, PARTS_MAX, Part, Place, Playlist, PlaylistError, SEGMENTS_MAX,
-    Segment, ServerControl, StartOffset, VARIANTS_MAX, Variant, date, tidy,
+    MultivariantPlaylist, Oddities, Origin, PARTS_MAX, Part, Place, Playlist, PlaylistError,
+    SEGMENTS_MAX, Segment, ServerControl, StartOffset, VARIANTS_MAX, Variant, date, tidy,
+    variables,
 };
 
 /// Name of the tag with the date of a segment. The parser of tags refuses time zones without a
@@ -35,19 +36,36 @@ impl Playlist {
     /// # Errors
     /// [`PlaylistError`].
     pub fn parse(bytes: &[u8], before: Option<&MediaPlaylist>) -> Result<Playlist, PlaylistError> {
+        Playlist::parse_at(bytes, before, Origin::default())
+    }
+
+    /// The same for a playlist that may take variables from elsewhere.
+    ///
+    /// # Errors
+    /// [`PlaylistError`].
+    pub fn parse_at(
+        bytes: &[u8],
+        before: Option<&MediaPlaylist>,
+        origin: Origin<'_>,
+    ) -> Result<Playlist, PlaylistError> {
         let text = String::from_utf8_lossy(bytes);
         let text = text.trim_start_matches('\u{feff}').trim_start();
         if !text.starts_with("#EXTM3U") {
             return Err(PlaylistError::NotPlaylist);
         }
-        let text = &*tidy::without_blanks(text);
+        let (text, variables) = variables::replace(tidy::without_blanks(text), origin)?;
         let mut build = Builder {
             before,
+            multivariant: MultivariantPlaylist {
+                variables,
+                ..MultivariantPlaylist::default()
+            },
             ..Builder::default()
         };
         let options = ParsingOptionsBuilder::new()
             .with_parsing_for_media_sequence()
             .with_parsing_for_endlist()
+            .with_parsing_for_define()
             .with_parsing_for_start()
             .with_parsing_for_server_control()
             .with_parsing_for_part_inf()
@@ -63,7 +81,7 @@ impl Playlist {
             .with_parsing_for_media()
             .with_parsing_for_stream_inf()
             .build();
-        let mut reader = Reader::from_str(text, options);
+        let mut reader = Reader::from_str(&text, options);
         loop {
             match reader.read_line() {
                 Ok(None) => break,

@@ -1,0 +1,91 @@
+//! Requests that fail, and what a player does then.
+
+use super::Client;
+use super::media::count_wasted;
+use super::track::{Lane, Wanted};
+use crate::connection::Refusal;
+use crate::metrics as m;
+use session::{Context, Note, Output};
+
+impl Client {
+    /// Handles a request that failed. Playback goes on unless it is hopeless.
+    pub(super) fn refuse(
+        &mut self,
+        cx: &mut Context<'_>,
+        track: usize,
+        lane: Lane,
+        refusal: Refusal,
+    ) {
+        let own = &mut self.tracks[track];
+        let request = own.lane_mut(lane).give_up(cx);
+        let asked_at = request.map(|request| request.since);
+        if let (Lane::Media, Some(Wanted::Hint(_))) = (lane, &own.wanted) {
+            // The part or section is requested once the playlist lists it.
+            let (kind, text) = ("hint_failed", refusal.detail);
+            cx.out.push_back(Output::Note(Note { kind, text }));
+            let bytes = own.body_bytes;
+            own.skip(&self.config);
+            count_wasted(cx, bytes);
+            return self.advance(cx, track);
+        }
+        if (track, lane) == (0, Lane::Playlists) && self.return_to_previous(cx) {
+            let (kind, text) = ("variant_failed", refusal.detail);
+            cx.out.push_back(Output::Note(Note { kind, text }));
+            return;
+        }
+        if lane == Lane::Playlists && track > 0 && self.return_to_previous_audio(cx, track) {
+            let (kind, text) = ("variant_failed", refusal.detail);
+            cx.out.push_back(Output::Note(Note { kind, text }));
+            return;
+        }
+        let own = &mut self.tracks[track];
+        let has_played = self.last_segment.is_some();
+        if lane == Lane::Media && has_played && own.plan_retry(cx.now, asked_at, &refusal) {
+            let (kind, text) = ("request_failed", refusal.detail);
+            cx.out.push_back(Output::Note(Note { kind, text }));
+            return;
+        }
+        let is_gone = own.count_failure(lane, &self.config);
+        if lane == Lane::Media && has_played {
+            own.attempts.forget();
+            self.count_failed_segment(cx);
+        }
+        if is_gone || !has_played {
+            return self.fail(cx, refusal);
+        }
+        let own = &mut self.tracks[track];
+        let text = refusal.detail;
+        match lane {
+            Lane::Playlists => {
+                own.reload_at = Some(cx.now + own.retry_after());
+                own.asks_plainly = own.awaited.is_some();
+                let kind = "playlist_failed";
+                cx.out.push_back(Output::Note(Note { kind, text }));
+            }
+            Lane::Media => {
+                let kind = "segment_failed";
+                cx.out.push_back(Output::Note(Note { kind, text }));
+                if let Some(bytes) = own.skip(&self.config) {
+                    count_wasted(cx, bytes);
+                }
+                self.advance(cx, track);
+            }
+        }
+    }
+
+    /// Gives up a segment that left the playlist before another attempt.
+    pub(super) fn give_up_segment(&mut self, cx: &mut Context<'_>, track: usize, refusal: Refusal) {
+        self.count_failed_segment(cx);
+        if self.tracks[track].count_failure(Lane::Media, &self.config) {
+            return self.fail(cx, refusal);
+        }
+        let (kind, text) = ("segment_failed", refusal.detail);
+        cx.out.push_back(Output::Note(Note { kind, text }));
+    }
+
+    /// Counts a segment that was needed, and was not received.
+    pub(super) fn count_failed_segment(&mut self, cx: &mut Context<'_>) {
+        cx.recorder.add(m::SEGMENTS_FAILED, 1);
+        self.count_due(cx, 1);
+    }
+}

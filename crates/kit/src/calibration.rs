@@ -175,6 +175,14 @@ impl TrueValue {
             uncertainty: 0.0,
         }
     }
+
+    /// A value in seconds between two numbers of nanoseconds.
+    pub fn between_nanos(from: f64, to: f64) -> TrueValue {
+        TrueValue {
+            value: f64::midpoint(from, to) / 1e9,
+            uncertainty: (to - from) / 2.0 / 1e9,
+        }
+    }
 }
 
 impl std::ops::Add for TrueValue {
@@ -204,6 +212,8 @@ pub struct Evidence {
     /// Delay of a packet from the server to the clients, in seconds, with the same uncertainty.
     /// 0 on the loopback interface.
     pub down: TrueValue,
+    /// Longest time for which a worker of the clients stood still, in seconds.
+    pub longest_lag: f64,
     /// Means of the distributions that clients measured, in seconds, by population and metric. Used
     /// for figures that must be consistent with each other.
     pub means: BTreeMap<(String, &'static str), f64>,

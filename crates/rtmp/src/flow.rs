@@ -100,6 +100,8 @@ pub struct Sent {
     pub given_after_nanos: u64,
     /// Sum until the connection had taken the last byte.
     pub taken_after_nanos: u64,
+    /// Longest time from when a frame was due until the connection had taken its last byte.
+    pub latest_nanos: u64,
 }
 
 /// Flow that sends media over a connection.
@@ -273,6 +275,8 @@ impl OutgoingMessage {
             }
             MessageCategory::Other => return,
         }
+        let after = left.ended.since(self.due).as_nanos() as u64;
+        sent.latest_nanos = sent.latest_nanos.max(after);
         sent.payload_bytes += self.payload as u64;
         sent.wire_bytes += self.bytes.len() as u64;
         sent.first_given_nanos.get_or_insert(left.began.as_nanos());

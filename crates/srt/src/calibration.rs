@@ -211,7 +211,7 @@ pub(super) static TRIALS: &[Trial] = &[
             count_of_sent("far", "pkt_recv"),
             Check::count("far", "pkt_recv_unique", &["/sent/first"]),
             Check::zero("far", "pkt_rcv_drop"),
-            Check::delay("far", "datagram_delay", |evidence| Some(evidence.down)),
+            Check::delay("far", "datagram_delay", datagram_delay),
         ],
     },
 ];
@@ -256,6 +256,15 @@ const fn count_of_sent(clients: &'static str, metric: &'static str) -> Check {
     })
 }
 
+/// Mean delay of the packets that the server sent, plus the delay of the link to the client.
+fn datagram_delay(evidence: &Evidence) -> Option<TrueValue> {
+    let packets = evidence.sum("/delays/packets")?;
+    let given = evidence.sum("/delays/given_nanos")?;
+    let taken = evidence.sum("/delays/taken_nanos")?;
+    let sent = TrueValue::between_nanos(given / packets, taken / packets);
+    Some(sent + evidence.down)
+}
+
 /// Expected packets, as far as a later packet reveals them.
 const fn count_of_revealed(clients: &'static str, metric: &'static str) -> Check {
     exact_check(clients, metric, |evidence| {
@@ -272,4 +281,28 @@ const fn count_of_revealed_losses(clients: &'static str, metric: &'static str) -
             evidence.sum("/wrongs/left_out")? - unseen,
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn delay_of_the_server_is_part_of_the_true_delay() {
+        let evidence = Evidence {
+            served: vec![json!({
+                "delays": { "packets": 4, "given_nanos": 8_000_000, "taken_nanos": 12_000_000 },
+            })],
+            down: TrueValue {
+                value: 0.025,
+                uncertainty: 0.001,
+            },
+            ..Evidence::default()
+        };
+        let found = datagram_delay(&evidence).expect("packets were sent");
+        assert!((found.value - 0.0275).abs() < 1e-9, "{found:?}");
+        assert!((found.uncertainty - 0.0015).abs() < 1e-9, "{found:?}");
+    }
 }

@@ -28,7 +28,7 @@ use kit::metrics::CLIENTS;
 use kit::published_streams::PublishedStreams;
 
 pub use faults::ServerFaults;
-pub use flow::FaultCounts;
+pub use flow::{FaultCounts, SendDelays};
 pub use ingest::ReceivedMessageCounts;
 
 /// Metrics of the server's sessions.
@@ -95,6 +95,8 @@ pub struct ServedClient {
     pub messages: Option<ServedMessages>,
     /// Packets sent to a client that plays, including those left out on purpose.
     pub sent: DepartureCounts,
+    /// Delays of the packets to a client that plays.
+    pub delays: SendDelays,
     /// Counts of injected faults.
     pub wrongs: FaultCounts,
     /// Counters of the sender, if the client plays.

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::faults::FlowFaults;
 use crate::arq::flow::{DepartureCounts, PushedFlow, RETRANSMISSION_TAG};
 use crate::arq::sender::Sender;
+use crate::seq::SeqNumber;
 use crate::source_media::SourceFlow;
 use session::{Flow, FlowPacket, Handover, Tag};
 
@@ -36,6 +37,18 @@ pub struct FaultCounts {
     pub corrupted: u64,
 }
 
+/// Sums over the first transmissions of packets, in nanoseconds: from when a packet was due, or
+/// received if it is relayed. Over the loopback interface, it arrives between the two times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SendDelays {
+    /// Number of packets.
+    pub packets: u64,
+    /// Until the packet was given to the network stack.
+    pub given_nanos: u64,
+    /// Until the network stack had taken it.
+    pub taken_nanos: u64,
+}
+
 /// Source of a player's media.
 #[derive(Debug)]
 pub(super) enum MediaSource {
@@ -56,6 +69,7 @@ pub(super) struct PlayerFlow {
     /// True if the packet in `extra_packets` must be sent after the next one.
     is_delayed: bool,
     fault_counts: FaultCounts,
+    delays: SendDelays,
 }
 
 impl PlayerFlow {
@@ -73,6 +87,7 @@ impl PlayerFlow {
             extra_packets: VecDeque::new(),
             is_delayed: false,
             fault_counts: FaultCounts::default(),
+            delays: SendDelays::default(),
         }
     }
 
@@ -102,6 +117,10 @@ impl PlayerFlow {
 
     pub(super) fn fault_counts(&self) -> FaultCounts {
         self.fault_counts
+    }
+
+    pub(super) fn send_delays(&self) -> SendDelays {
+        self.delays
     }
 
     fn inner(&self) -> &dyn Flow {
@@ -221,6 +240,14 @@ impl Flow for PlayerFlow {
     }
 
     fn packet_sent(&mut self, tag: Tag, left: Option<Handover>) {
+        if tag.0 & (EXTRA_TAG | RETRANSMISSION_TAG) == 0
+            && let Some(left) = left
+            && let Some(due) = self.sender().pushed_at(SeqNumber::new(tag.0 as u32))
+        {
+            self.delays.packets += 1;
+            self.delays.given_nanos += left.began.since(due).as_nanos() as u64;
+            self.delays.taken_nanos += left.ended.since(due).as_nanos() as u64;
+        }
         if tag.0 & EXTRA_TAG == 0 {
             self.inner_mut().packet_sent(tag, left);
         }

@@ -478,6 +478,7 @@ impl ServerSession {
                 cx.out.push_back(Output::StopFlow { flow });
                 let mut flow: Box<PlayerFlow> = cx.flows.remove_as(flow);
                 self.record.sent = flow.departure_counts();
+                self.record.delays = flow.send_delays();
                 self.record.wrongs = flow.fault_counts();
                 let counted = flow.sender().statistics();
                 let messages = flow.sender().messages();

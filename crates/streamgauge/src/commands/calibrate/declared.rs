@@ -215,6 +215,12 @@ fn evidence(reader: &Reader, report: &Report, served: &Path) -> Result<Evidence,
         served: lines.map_err(|error| unreadable(&error))?,
         start_nanos: start_time(reader)?,
         start_interval_nanos: START_INTERVAL.as_nanos() as f64,
+        longest_lag: report
+            .tester
+            .workers
+            .iter()
+            .filter_map(|worker| worker.lag_max)
+            .fold(0.0, f64::max),
         ..Evidence::default()
     })
 }

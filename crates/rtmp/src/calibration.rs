@@ -104,7 +104,9 @@ pub(super) static TRIALS: &[Trial] = &[
                 truth: Truth::Sum(AUDIO),
                 tolerance: Tolerance::Exact,
             },
-            Check::delay("skewed", "av_skew", |_| Some(TrueValue::exactly(0.2))),
+            Check::delay("skewed", "av_skew", |evidence| {
+                Some(TrueValue::exactly(0.2) + unread(evidence))
+            }),
         ],
     },
     Trial {
@@ -227,7 +229,23 @@ fn frame_delay(evidence: &Evidence) -> Option<TrueValue> {
     let frames = evidence.sum("/sent/video_frames")?;
     let given = evidence.sum("/sent/given_after_nanos")?;
     let taken = evidence.sum("/sent/taken_after_nanos")?;
-    Some(TrueValue::between_nanos(given / frames, taken / frames) + evidence.down)
+    let sent = TrueValue::between_nanos(given / frames, taken / frames);
+    Some(sent + evidence.down + unread(evidence))
+}
+
+/// Time for which data may have waited in a connection until it was read, and by which its arrival
+/// time is wrong.
+fn unread(evidence: &Evidence) -> TrueValue {
+    TrueValue {
+        value: 0.0,
+        uncertainty: longest_lag(evidence),
+    }
+}
+
+/// Longest time for which a worker of the clients or of the server stood still, in seconds.
+fn longest_lag(evidence: &Evidence) -> f64 {
+    let server = evidence.numbers("/served/longest_lag_nanos");
+    server.fold(evidence.longest_lag, |max, nanos| max.max(nanos / 1e9))
 }
 
 /// Delay that the publishers report, plus the link to the server, the time that the server needed
@@ -252,7 +270,8 @@ fn startup_delay(evidence: &Evidence) -> Option<TrueValue> {
     let clock = clocks.sum::<Option<f64>>()? / clients;
     let due = evidence.start_nanos + evidence.start_interval_nanos * (clients - 1.0) / 2.0;
     let at = |pointer| Some(clock + evidence.mean(pointer)? - due);
-    Some(TrueValue::between_nanos(at(pointer)?, at("/sent/first_taken_nanos")?) + evidence.down)
+    let first = TrueValue::between_nanos(at(pointer)?, at("/sent/first_taken_nanos")?);
+    Some(first + evidence.down + unread(evidence))
 }
 
 /// Pauses that the server made.
@@ -267,8 +286,8 @@ fn stalls(evidence: &Evidence) -> Option<TrueValue> {
 /// clients stood still for so long that a frame arrived after the next one was to be shown. Then
 /// each stream may have one more.
 fn further_stalls(evidence: &Evidence) -> Option<f64> {
-    let server = evidence.numbers("/sent/latest_nanos");
-    let latest = server.fold(evidence.longest_lag, |max, nanos| max.max(nanos / 1e9));
+    let frames = evidence.numbers("/sent/latest_nanos");
+    let latest = frames.fold(longest_lag(evidence), |max, nanos| max.max(nanos / 1e9));
     match latest < FRAME_S {
         true => Some(0.0),
         false => evidence.sum("/sent/stalls"),
@@ -314,7 +333,10 @@ mod tests {
         assert_eq!(stalls(&known), Some(TrueValue::exactly(2.0)));
         let time = stall_time(&known).expect("there are stalls");
         assert!((time.value - 0.2).abs() < 1e-9 && (time.uncertainty - 1e-3).abs() < 1e-9);
-        for disturbed in [evidence(21_000_000, 0.0), evidence(0, 0.021)] {
+        let mut server = evidence(0, 0.0);
+        let served = json!({ "served": { "longest_lag_nanos": 21_000_000 } });
+        server.served.push(served);
+        for disturbed in [evidence(21_000_000, 0.0), evidence(0, 0.021), server] {
             let found = stalls(&disturbed).expect("there are stalls");
             assert_eq!((found.value, found.uncertainty), (2.0, 2.0));
             // With twice as many stalls, each is half as long.

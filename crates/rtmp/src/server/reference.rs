@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::value_parser;
 use measure::Catalogue;
 use measure::human::{count, plural};
+use measure::tester::LAG;
 use measure::units::TimeSpan;
 use serde::Serialize;
 
@@ -138,10 +139,14 @@ struct ServerTotals {
     not_taken: u64,
     /// Frames received from publishers.
     received_frames: u64,
+    /// Longest time for which a worker stood still.
+    longest_lag_nanos: u64,
 }
 
 impl Tally for ServerTotals {
-    fn second(&mut self, _: Second<'_>) -> Option<String> {
+    fn second(&mut self, second: Second<'_>) -> Option<String> {
+        let lag = second.tester.histograms.get(&LAG).map_or(0, |lag| lag.max);
+        self.longest_lag_nanos = self.longest_lag_nanos.max(lag);
         None
     }
 

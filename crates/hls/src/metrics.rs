@@ -111,6 +111,8 @@ measure::metrics! {
         SWITCHES = "switches", Count, "RFC 8216, 6.3.1";
         /// Those to a variant with a lower bit rate.
         SWITCHES_DOWN = "switches_down", Count, "RFC 8216, 6.3.1";
+        /// Changes to another variant of the same bit rate, because one failed.
+        FAILOVERS = "failovers", Count, "RFC 8216, 6.2.4";
         /// Times at which playback stood still because the next segment was not complete.
         STALLS = "stalls", Count, "ITU-T P.1203";
         /// Media that was shown, in nanoseconds.
@@ -254,6 +256,13 @@ const ROWS: &[SummaryRow] = &[
             Part::Text("{switches}; "),
             Part::ListOr(&[("switches_down", "{} of them down")], "all up"),
         ],
+    ),
+    SummaryRow::text(
+        "failovers",
+        &[RowCondition::Above("failovers")],
+        &[Part::Text(
+            "{failovers} to another variant of the same bit rate",
+        )],
     ),
     SummaryRow::text(
         "bitrate",

@@ -28,17 +28,6 @@ impl Client {
             count_wasted(cx, bytes);
             return self.advance(cx, track);
         }
-        if (track, lane) == (0, Lane::Playlists) && self.return_to_previous(cx) {
-            let (kind, text) = ("variant_failed", refusal.detail);
-            cx.out.push_back(Output::Note(Note { kind, text }));
-            return;
-        }
-        if lane == Lane::Playlists && track > 0 && self.return_to_previous_audio(cx, track) {
-            let (kind, text) = ("variant_failed", refusal.detail);
-            cx.out.push_back(Output::Note(Note { kind, text }));
-            return;
-        }
-        let own = &mut self.tracks[track];
         let has_played = self.last_segment.is_some();
         if lane == Lane::Media && has_played && own.plan_retry(cx.now, asked_at, &refusal) {
             let (kind, text) = ("request_failed", refusal.detail);
@@ -46,6 +35,16 @@ impl Client {
             return;
         }
         let is_gone = own.count_failure(lane, &self.config);
+        // A playlist is requested again, unless another attempt can bring nothing else.
+        let may_pass = lane == Lane::Playlists
+            && (own.awaited.is_some() || refusal.failure.retries().is_some());
+        let is_hopeless = is_gone || !has_played || !may_pass;
+        if self.leave_stream(cx, (track, lane), is_hopeless, (asked_at, &refusal)) {
+            let (kind, text) = ("variant_failed", refusal.detail);
+            cx.out.push_back(Output::Note(Note { kind, text }));
+            return;
+        }
+        let own = &mut self.tracks[track];
         if lane == Lane::Media && has_played {
             own.attempts.forget();
             self.count_failed_segment(cx);

@@ -269,6 +269,8 @@ impl Track {
     /// Goes on with the playlist of another variant or rendition, at the same place. Returns the
     /// bytes of each hint that was received and is of no use any more.
     pub(super) fn change_playlist(&mut self, url: Url) -> [Option<u64>; 2] {
+        let is_between = self.next.part > 0 && self.is_between_segments();
+        self.attempts.count_success(Lane::Playlists);
         self.previous_url = Some(std::mem::replace(&mut self.url, url));
         self.playlist = None;
         self.map = None;
@@ -276,7 +278,7 @@ impl Track {
         self.refused = None;
         self.refused_map = None;
         self.behind_since = None;
-        if self.next.part > 0 {
+        if is_between {
             self.go_to(self.next.next_segment());
         }
         let part = self.held.take().map(|held| held.bytes);
@@ -329,18 +331,31 @@ impl Track {
         asked_at: Option<Time>,
         refusal: &Refusal,
     ) -> bool {
-        let (is_left, asked_at) = match &self.wanted {
-            // The playlist may have gone on without it.
-            Some(Wanted::Piece(piece)) => {
-                (piece.is_of_old_count || piece.after <= self.next, asked_at)
-            }
-            _ => (false, None),
-        };
-        let is_planned = !is_left && self.attempts.plan(now, asked_at, refusal);
+        let asked_at = asked_at.filter(|_| matches!(self.wanted, Some(Wanted::Piece(_))));
+        let is_planned = !self.has_left_wanted() && self.attempts.plan(now, asked_at, refusal);
         if is_planned {
             self.wanted = None;
         }
         is_planned
+    }
+
+    /// True if the playlist has gone on without the piece that is requested.
+    fn has_left_wanted(&self) -> bool {
+        let wanted = self.wanted.as_ref();
+        wanted.is_some_and(|wanted| match wanted {
+            Wanted::Piece(piece) => piece.is_of_old_count || piece.after <= self.next,
+            Wanted::Map(_) | Wanted::Hint(_) | Wanted::Key(_) => false,
+        })
+    }
+
+    /// Plans to request the next piece from another server after a failure. Does nothing if the
+    /// playlist has gone on without it.
+    pub(super) fn plan_elsewhere(&mut self, asked_at: Option<Time>, refusal: &Refusal) {
+        if !self.has_left_wanted() {
+            let asked_at = asked_at.filter(|_| matches!(self.wanted, Some(Wanted::Piece(_))));
+            self.attempts.begin_again(asked_at, refusal);
+        }
+        self.wanted = None;
     }
 
     /// Returns which of its connections has this number.

@@ -2,30 +2,65 @@
 
 use std::time::Duration;
 
+use measure::Time;
+
 use super::media::count_wasted;
+use super::track::{Lane, Wanted};
 use super::{Client, Track};
 use crate::adaptation::Adaptation;
 use crate::config::VariantChoice;
+use crate::connection::Refusal;
 use crate::metrics as m;
 use crate::playlist::{MultivariantPlaylist, Variables, Variant};
 use kit::http1::Url;
-use session::Context;
+use session::{Context, Note, Output};
 
-/// Variants of an adaptive player; none of others.
+/// Variants that a player may play.
 #[derive(Debug, Default)]
 pub(super) struct Variants {
-    /// Bit rates and URLs, in ascending order.
+    /// Their bit rates, in ascending order: one, unless the player is adaptive.
     rates: Vec<u64>,
-    urls: Vec<Url>,
-    /// URLs of the playlists of their audio; `None` if it has none of its own.
-    audio: Vec<Option<Url>>,
+    /// Variants of each bit rate, in the order of the playlist. The first is played; the others
+    /// replace it if it fails (RFC 8216, 6.2.4).
+    streams: Vec<Vec<Stream>>,
+    /// Index of the bit rate that is played.
     current: usize,
-    /// Variant that was played before, until the playlist of the current one has arrived.
+    /// Bit rate that was played before, until the playlist of the current one has arrived.
     previous: Option<usize>,
     /// Variables that media playlists may import.
     pub(super) defined: Variables,
     seed: u64,
     adaptation: Option<Adaptation>,
+}
+
+/// Playlists of a variant.
+#[derive(Debug)]
+struct Stream {
+    url: Url,
+    /// Audio rendition; `None` if it has no playlist of its own.
+    audio: Option<Url>,
+}
+
+impl Variants {
+    /// Changes to another variant of the current bit rate, in which the URL of this track is not
+    /// the same. Returns it.
+    fn replace(&mut self, track: usize) -> Option<&Stream> {
+        let streams = self.streams.get_mut(self.current)?;
+        let (failed, others) = streams.split_first()?;
+        let differs = |own: &Stream| match (track, &failed.audio, &own.audio) {
+            (0, ..) => !own.url.is_same_resource(&failed.url),
+            (_, Some(failed), Some(own)) => !own.is_same_resource(failed),
+            _ => false,
+        };
+        let found = others.iter().position(differs)?;
+        streams.drain(..=found);
+        streams.first()
+    }
+
+    fn remove(&mut self, index: usize) {
+        self.rates.remove(index);
+        self.streams.remove(index);
+    }
 }
 
 impl Client {
@@ -44,54 +79,51 @@ impl Client {
         base: &Url,
     ) {
         self.variants.defined = playlist.variables.clone();
-        let variants = playlist.variants.iter();
-        let chosen = match self.config.variant {
-            VariantChoice::First => playlist.variants.first(),
-            VariantChoice::Lowest => variants.min_by_key(|variant| variant.bandwidth),
-            // The first of several with the same bit rate: the others replace it if it fails.
-            VariantChoice::Highest => variants.rev().max_by_key(|variant| variant.bandwidth),
-            VariantChoice::Adaptive => {
-                let mut sorted: Vec<_> = variants.collect();
-                sorted.sort_by_key(|variant| variant.bandwidth);
-                sorted.dedup_by_key(|variant| variant.bandwidth);
-                let limit = self.config.bandwidth_of(self.variants.seed);
-                let adaptation = Adaptation::new(limit);
-                let own = &mut self.variants;
-                own.rates = sorted.iter().map(|variant| variant.bandwidth).collect();
-                own.current = adaptation.choose(&own.rates, None);
-                own.adaptation = Some(adaptation);
-                for variant in &sorted {
-                    let resolve = |uri: &str| self.shared.resolve(&self.config, base, uri);
-                    let audio = audio_of(playlist, variant).map(resolve);
-                    match resolve(&variant.uri) {
-                        Ok(url) => {
-                            // One that cannot be requested is no reason not to play the variant.
-                            let audio = audio.and_then(Result::ok);
-                            let audio = audio.filter(|audio| !audio.is_same_resource(&url));
-                            self.variants.urls.push(url);
-                            self.variants.audio.push(audio);
-                        }
-                        Err(refusal) => return self.fail(cx, refusal),
-                    }
-                }
-                sorted.get(self.variants.current).copied()
-            }
+        let rates = playlist.variants.iter().map(|variant| variant.bandwidth);
+        let rate = match self.config.variant {
+            VariantChoice::First => rates.clone().next(),
+            VariantChoice::Lowest => rates.min(),
+            VariantChoice::Highest => rates.max(),
+            VariantChoice::Adaptive => None,
         };
-        let Some(chosen) = chosen else {
+        let mut playable: Vec<&Variant> = playlist.variants.iter().collect();
+        playable.retain(|variant| rate.is_none_or(|rate| variant.bandwidth == rate));
+        // Those of the same bit rate stay in the order of the playlist.
+        playable.sort_by_key(|variant| variant.bandwidth);
+        let groups = playable.chunk_by(|one, other| one.bandwidth == other.bandwidth);
+        let own = &mut self.variants;
+        own.rates = groups.clone().map(|same| same[0].bandwidth).collect();
+        if self.config.variant == VariantChoice::Adaptive {
+            let adaptation = Adaptation::new(self.config.bandwidth_of(own.seed));
+            own.current = adaptation.choose(&own.rates, None);
+            own.adaptation = Some(adaptation);
+        }
+        let current = own.current;
+        for (index, same) in groups.enumerate() {
+            let mut streams = Vec::new();
+            let mut refused = None;
+            for variant in same {
+                match self.stream(playlist, variant, base, index == current) {
+                    Ok(stream) => streams.push(stream),
+                    Err(refusal) => refused = refused.or(Some(refusal)),
+                }
+            }
+            match refused {
+                Some(refusal) if streams.is_empty() => return self.fail(cx, refusal),
+                Some(refusal) => {
+                    let (kind, text) = ("variant_failed", refusal.detail);
+                    cx.out.push_back(Output::Note(Note { kind, text }));
+                }
+                None => {}
+            }
+            self.variants.streams.push(streams);
+        }
+        let own = &self.variants;
+        let Some(stream) = own.streams.get(own.current).and_then(|own| own.first()) else {
             return;
         };
-        let audio = audio_of(playlist, chosen);
-        let mut urls = Vec::new();
-        for uri in [Some(chosen.uri.as_str()), audio] {
-            let Some(uri) = uri else { continue };
-            match self.shared.resolve(&self.config, base, uri) {
-                Ok(url) => urls.push(url),
-                Err(refusal) => return self.fail(cx, refusal),
-            }
-        }
-        // A variant may hold the audio itself, and name its own playlist as the rendition.
-        urls.dedup_by(|audio, variant| audio.is_same_resource(variant));
-        for (track, url) in urls.into_iter().enumerate() {
+        let urls = [Some(stream.url.clone()), stream.audio.clone()];
+        for (track, url) in urls.into_iter().flatten().enumerate() {
             match self.tracks.get_mut(track) {
                 Some(own) => own.url = url,
                 None => self.tracks.push(Track::new(url)),
@@ -100,6 +132,26 @@ impl Client {
             self.tracks[track].start_offset = playlist.start;
             self.request_playlist(cx, track);
         }
+    }
+
+    /// Returns the URLs of a variant. Audio that cannot be requested is left out, unless it is
+    /// needed.
+    fn stream(
+        &self,
+        playlist: &MultivariantPlaylist,
+        variant: &Variant,
+        base: &Url,
+        needs_audio: bool,
+    ) -> Result<Stream, Refusal> {
+        let resolve = |uri: &str| self.shared.resolve(&self.config, base, uri);
+        let url = resolve(&variant.uri)?;
+        let audio = match audio_of(playlist, variant).map(resolve) {
+            Some(Err(refusal)) if needs_audio => return Err(refusal),
+            audio => audio.and_then(Result::ok),
+        };
+        // A variant may hold the audio itself, and name its own playlist as the rendition.
+        let audio = audio.filter(|audio| !audio.is_same_resource(&url));
+        Ok(Stream { url, audio })
     }
 
     /// Takes the measurement of a download, and changes to another variant if that fits better.
@@ -125,14 +177,93 @@ impl Client {
 
     fn request_variant(&mut self, cx: &mut Context<'_>) {
         let own = &self.variants;
-        let url = own.urls[own.current].clone();
-        let audio = own.audio[own.current].clone();
+        let Some(stream) = own.streams.get(own.current).and_then(|own| own.first()) else {
+            return;
+        };
+        let (url, audio) = (stream.url.clone(), stream.audio.clone());
         self.change_playlist(cx, 0, url);
+        self.change_audio(cx, audio);
+    }
+
+    /// Lets the audio go on with another playlist after its current segment.
+    fn change_audio(&mut self, cx: &mut Context<'_>, audio: Option<Url>) {
         // The audio goes on as it is if the variant has none of its own.
         if let Some(track) = self.tracks.get_mut(1) {
             track.next_url = audio.filter(|audio| !audio.is_same_resource(&track.url));
             self.advance(cx, 1);
         }
+    }
+
+    /// Goes on with another variant after a failure, if there is one. `is_hopeless` is false if
+    /// another attempt with the same variant may bring what is needed.
+    pub(super) fn leave_stream(
+        &mut self,
+        cx: &mut Context<'_>,
+        (track, lane): (usize, Lane),
+        is_hopeless: bool,
+        (asked_at, refusal): (Option<Time>, &Refusal),
+    ) -> bool {
+        let is_playlist = lane == Lane::Playlists;
+        let is_new = match track {
+            0 => self.variants.previous.is_some(),
+            _ => self.tracks[track].previous_url.is_some(),
+        };
+        let gives_up = is_hopeless || is_playlist && is_new;
+        if gives_up && self.fail_over(cx, (track, lane), (asked_at, refusal)) {
+            return true;
+        }
+        match track {
+            _ if !is_playlist => false,
+            0 => self.return_to_previous(cx) || is_hopeless && self.leave_rate(cx),
+            _ => self.return_to_previous_audio(cx, track),
+        }
+    }
+
+    /// Goes on with another variant of the same bit rate at the same place, and never tries the
+    /// current one again. Returns `false` if there is none.
+    fn fail_over(
+        &mut self,
+        cx: &mut Context<'_>,
+        (track, lane): (usize, Lane),
+        (asked_at, refusal): (Option<Time>, &Refusal),
+    ) -> bool {
+        let Some(stream) = self.variants.replace(track) else {
+            return false;
+        };
+        let (url, audio) = (stream.url.clone(), stream.audio.clone());
+        cx.recorder.add(m::FAILOVERS, 1);
+        if lane == Lane::Media {
+            self.tracks[track].plan_elsewhere(asked_at, refusal);
+        }
+        if !url.is_same_resource(&self.tracks[0].url) {
+            self.change_playlist(cx, 0, url);
+            self.tracks[0].previous_url = None;
+        }
+        match audio {
+            Some(audio) if track > 0 => {
+                self.change_playlist(cx, track, audio);
+                self.tracks[track].previous_url = None;
+            }
+            audio => self.change_audio(cx, audio),
+        }
+        true
+    }
+
+    /// Goes on with a variant of another bit rate, and never tries the current one again. Returns
+    /// `false` if there is none.
+    fn leave_rate(&mut self, cx: &mut Context<'_>) -> bool {
+        let own = &mut self.variants;
+        let Some(adaptation) = own.adaptation.filter(|_| own.rates.len() > 1) else {
+            return false;
+        };
+        let left = own.rates[own.current];
+        own.remove(own.current);
+        own.current = adaptation.choose(&own.rates, None);
+        let is_down = own.rates[own.current] < left;
+        cx.recorder.add(m::SWITCHES, 1);
+        cx.recorder.add(m::SWITCHES_DOWN, u64::from(is_down));
+        self.request_variant(cx);
+        true
     }
 
     /// Returns to the audio before, whose playlist the player had, and never tries the current one
@@ -142,7 +273,8 @@ impl Client {
         let Some(previous) = own.previous_url.take() else {
             return false;
         };
-        for audio in &mut self.variants.audio {
+        for stream in self.variants.streams.iter_mut().flatten() {
+            let audio = &mut stream.audio;
             audio.take_if(|audio| audio.is_same_resource(&own.url));
         }
         self.change_playlist(cx, track, previous);
@@ -154,6 +286,15 @@ impl Client {
     pub(super) fn change_playlist(&mut self, cx: &mut Context<'_>, track: usize, url: Url) {
         let own = &mut self.tracks[track];
         own.playlists.give_up(cx);
+        match own.wanted.take_if(|own| !matches!(own, Wanted::Piece(_))) {
+            Some(Wanted::Hint(_)) => {
+                own.media.give_up(cx);
+                count_wasted(cx, own.body_bytes);
+            }
+            Some(_) => drop(own.media.give_up(cx)),
+            None => {}
+        }
+        let own = &mut self.tracks[track];
         for bytes in own.change_playlist(url).into_iter().flatten() {
             count_wasted(cx, bytes);
         }
@@ -172,9 +313,7 @@ impl Client {
         let Some(previous) = own.previous.take() else {
             return false;
         };
-        own.rates.remove(own.current);
-        own.urls.remove(own.current);
-        own.audio.remove(own.current);
+        own.remove(own.current);
         own.current = match previous > own.current {
             true => previous - 1,
             false => previous,

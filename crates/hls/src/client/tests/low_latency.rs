@@ -11,7 +11,7 @@ const COMPLETE: u64 = 40;
 /// A server of low-latency HLS. Parts are numbered from its start; part `n` is complete 500 ms
 /// after the one before.
 #[derive(Clone, Default)]
-struct Origin {
+pub(super) struct Origin {
     /// The server answers at once, even if a request waits for a part.
     never_waits: bool,
     /// Segments that its updates leave out; 0: none.
@@ -92,7 +92,7 @@ impl Origin {
         text
     }
 
-    fn answer(&self, path: &str, now: Time) -> Option<Answer> {
+    pub(super) fn answer(&self, path: &str, now: Time) -> Option<Answer> {
         let (file, query) = path.split_once('?').unwrap_or((path, ""));
         let name = file.trim_start_matches("/a/");
         let (stem, kind) = name.split_once('.').expect("names have a suffix");

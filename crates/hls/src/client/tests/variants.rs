@@ -1,5 +1,6 @@
 //! Multivariant playlists: what they define, and which of their variants are played.
 
+use super::low_latency::Origin;
 use super::*;
 
 #[test]
@@ -37,4 +38,267 @@ fn variable_that_is_not_defined_ends_the_client_with_its_name() {
     let expected = "it imports the variable \"host\", which no multivariant playlist defines: \
                     http://10.0.0.1/a/index.m3u8";
     assert_eq!(detail, expected);
+}
+
+/// Two variants of 900 kbit/s and one of 100 kbit/s, each with audio of its own.
+const REDUNDANT: &str = "#EXTM3U\n\
+    #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"one\",NAME=\"x\",URI=\"one/audio.m3u8\"\n\
+    #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"two\",NAME=\"x\",URI=\"two/audio.m3u8\"\n\
+    #EXT-X-STREAM-INF:BANDWIDTH=900000,AUDIO=\"one\"\none/high.m3u8\n\
+    #EXT-X-STREAM-INF:BANDWIDTH=100000,AUDIO=\"one\"\none/low.m3u8\n\
+    #EXT-X-STREAM-INF:BANDWIDTH=900000,AUDIO=\"two\"\ntwo/high.m3u8\n";
+
+/// Recorded segments of 2 s.
+fn segments(count: u32) -> Answer {
+    let lines = (0..count).map(|number| format!("#EXTINF:2,\n{number}.ts\n"));
+    playlist("", &(lines.collect::<String>() + "#EXT-X-ENDLIST\n"))
+}
+
+/// Answers to a player of [`REDUNDANT`]. Audio segments are apart from those of the video.
+fn redundant(path: &str) -> Answer {
+    let Answer { body, .. } = segments(4);
+    match path.rsplit('/').next() {
+        Some("index.m3u8") => Answer::ok(REDUNDANT),
+        Some("audio.m3u8") => {
+            let text = String::from_utf8(body).expect("it is text");
+            Answer::ok(text.replace(".ts", ".aac.ts"))
+        }
+        Some(name) if name.ends_with(".m3u8") => segments(4),
+        _ => Answer::ok([0xff; 188].repeat(10)),
+    }
+}
+
+fn not_found() -> Answer {
+    Answer::new("404 Not Found", "")
+}
+
+/// Plays redundant variants to the end; `fails` says which requests are refused, and how. Returns
+/// the world after the end.
+fn play_redundant(
+    variant: VariantChoice,
+    fails: impl Fn(&str, Time) -> Option<Answer>,
+) -> World<impl FnMut(&str, Time) -> Option<Answer>> {
+    let config = ClientConfig {
+        variant,
+        ..config()
+    };
+    let mut world = World::new(config, move |path, now| {
+        Some(fails(path, now).unwrap_or_else(|| redundant(path)))
+    });
+    world.run(at(120_000));
+    world
+}
+
+fn number_of(paths: &[&str], wanted: &str) -> usize {
+    paths.iter().filter(|path| path.ends_with(wanted)).count()
+}
+
+#[test]
+fn missing_playlist_is_replaced_by_that_of_another_variant() {
+    for fails in ["/a/one/high.m3u8", "/a/one/audio.m3u8"] {
+        let world = play_redundant(VariantChoice::Highest, |path, _| {
+            (path == fails).then(not_found)
+        });
+        assert_eq!(world.outcome, Some(Outcome::Completed), "{fails}");
+        assert_eq!(world.notes, ["variant_failed"], "{fails}");
+        assert_eq!(world.count(m::FAILOVERS), 1);
+        assert_eq!(world.count(m::SWITCHES), 0);
+        assert_eq!(world.count(m::SEGMENTS), 8);
+        assert_eq!(world.count(m::SEGMENTS_DUE), 8);
+        let paths = world.paths();
+        assert_eq!(number_of(&paths, fails), 1);
+        // Both tracks have changed; no segment was received from both.
+        assert_eq!(number_of(&paths, "two/high.m3u8"), 1, "{paths:?}");
+        assert_eq!(number_of(&paths, "two/audio.m3u8"), 1, "{paths:?}");
+        for number in 0..4 {
+            assert_eq!(number_of(&paths, &format!("/{number}.ts")), 1, "{paths:?}");
+            assert_eq!(
+                number_of(&paths, &format!("/{number}.aac.ts")),
+                1,
+                "{paths:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn refused_segment_is_received_from_another_variant() {
+    let world = play_redundant(VariantChoice::Highest, |path, _| {
+        (path == "/a/one/2.ts").then(|| not_found().in_time(400))
+    });
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.notes, ["variant_failed"]);
+    assert_eq!(world.count(m::FAILOVERS), 1);
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 0);
+    assert_eq!(world.count(m::SEGMENTS_RETRIED), 1);
+    assert_eq!(world.count(m::SEGMENTS), 8);
+    assert_eq!(world.count(m::SEGMENTS_DUE), 8);
+    let paths = world.paths();
+    let video: Vec<&str> = paths
+        .iter()
+        .filter(|path| path.ends_with(".ts") && !path.ends_with(".aac.ts"))
+        .copied()
+        .collect();
+    let expected = [
+        "/a/one/0.ts",
+        "/a/one/1.ts",
+        "/a/one/2.ts",
+        "/a/two/2.ts",
+        "/a/two/3.ts",
+    ];
+    assert_eq!(video, expected);
+    // A player waits from the first request on: the refusal takes 0.2 s, then the playlist and the
+    // segment follow.
+    let (_, longest) = world.recorded(m::SEGMENT_DELAY);
+    assert!((235..250).contains(&longest), "{longest}");
+}
+
+#[test]
+fn variant_is_left_once_and_its_failures_count_as_before_after_that() {
+    // Neither has segment 2.
+    let world = play_redundant(VariantChoice::Highest, |path, _| {
+        path.ends_with("/2.ts").then(not_found)
+    });
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.notes, ["variant_failed", "segment_failed"]);
+    assert_eq!(world.count(m::FAILOVERS), 1);
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 1);
+    assert_eq!(world.count(m::SEGMENTS), 7);
+    assert_eq!(world.count(m::SEGMENTS_DUE), 8);
+}
+
+#[test]
+fn variants_with_the_same_playlist_are_no_replacement() {
+    let mut world = World::new(config(), |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(
+                "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nv.m3u8\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=1\nv.m3u8\n",
+            ),
+            _ => not_found(),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.failed().0, "status_404");
+    assert_eq!(world.paths(), ["/a/index.m3u8", "/a/v.m3u8"]);
+    assert_eq!(world.count(m::FAILOVERS), 0);
+}
+
+#[test]
+fn failures_that_may_pass_do_not_end_a_variant_at_once() {
+    let fails = |path: &str, now: Time| {
+        let broken = || Answer::new("503 Service Unavailable", "");
+        (path == "/a/one/1.ts" && now < at(500)).then(broken)
+    };
+    let world = play_redundant(VariantChoice::Highest, fails);
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.notes, ["request_failed"]);
+    assert_eq!(world.count(m::FAILOVERS), 0);
+}
+
+#[test]
+fn variant_elsewhere_is_left_out_and_told() {
+    let text = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nhttp://10.9.9.9/v.m3u8\n\
+                #EXT-X-STREAM-INF:BANDWIDTH=1\nv.m3u8\n";
+    for variant in [VariantChoice::First, VariantChoice::Adaptive] {
+        let config = ClientConfig {
+            variant,
+            ..config()
+        };
+        let mut world = World::new(config, |path, _| {
+            Some(match path {
+                "/a/index.m3u8" => Answer::ok(text),
+                "/a/v.m3u8" => segments(2),
+                _ => Answer::ok([0xff; 188]),
+            })
+        });
+        world.run(at(60_000));
+        assert_eq!(world.outcome, Some(Outcome::Completed));
+        assert_eq!(world.notes, ["variant_failed"]);
+        assert!(
+            world.note_texts[0].contains("10.9.9.9"),
+            "{:?}",
+            world.note_texts
+        );
+    }
+}
+
+#[test]
+fn adaptive_player_leaves_a_bit_rate_that_is_gone() {
+    // It begins with the lower one, and changes to the higher, of which there are two.
+    let world = play_redundant(VariantChoice::Adaptive, |path, _| {
+        path.ends_with("low.m3u8").then(not_found)
+    });
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.notes, ["variant_failed"]);
+    assert_eq!(world.count(m::SWITCHES), 1);
+    assert_eq!(world.count(m::SWITCHES_DOWN), 0);
+    assert_eq!(world.count(m::FAILOVERS), 0);
+    let paths = world.paths();
+    assert_eq!(number_of(&paths, "low.m3u8"), 1);
+    assert_eq!(number_of(&paths, "high.m3u8"), 1);
+    // Without any other, the reason is that of the last one.
+    let mut world = play_redundant(VariantChoice::Adaptive, |path, _| {
+        path.contains("/one/").then(not_found).or_else(|| {
+            let broken = || Answer::ok("<html>");
+            path.contains("/two/").then(broken)
+        })
+    });
+    assert_eq!(world.failed().0, "bad_playlist");
+}
+
+#[test]
+fn variant_that_was_just_chosen_is_replaced_by_its_equal_before_the_player_returns() {
+    let config = ClientConfig {
+        variant: VariantChoice::Adaptive,
+        ..config()
+    };
+    let mut world = World::new(config, |path, _| {
+        Some(match path {
+            "/a/one/high.m3u8" => Answer::new("503 Service Unavailable", ""),
+            _ if path.ends_with(".m3u8") => redundant(path),
+            _ => Answer::ok([0xff; 188].repeat(1000)).in_time(100),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.notes, ["variant_failed"]);
+    assert_eq!(
+        [world.count(m::SWITCHES), world.count(m::FAILOVERS)],
+        [1, 1]
+    );
+    let paths = world.paths();
+    assert_eq!(number_of(&paths, "two/high.m3u8"), 1);
+    assert_eq!(world.count(m::STALLS), 0);
+}
+
+#[test]
+fn player_of_parts_goes_on_within_a_segment_of_another_variant() {
+    // The first server ceases to answer with anything in the middle of a segment.
+    let mut world = World::new(config(), |path, now| {
+        let text = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\n/b/live.m3u8\n\
+                    #EXT-X-STREAM-INF:BANDWIDTH=1\n/c/live.m3u8\n";
+        match path {
+            "/a/index.m3u8" => Some(Answer::ok(text)),
+            _ if path.starts_with("/b/") && now > at(5_300) => Some(not_found()),
+            _ => Origin::default().answer(&path.replace(['b', 'c'], "a"), now),
+        }
+    });
+    world.run(at(12_100));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    assert_eq!(world.count(m::FAILOVERS), 1);
+    assert_eq!(world.count(m::SEGMENTS_MISSED), 0);
+    assert_eq!(world.count(m::SEGMENTS), world.count(m::SEGMENTS_DUE));
+    let paths = world.paths();
+    let numbers = |folder: &str| -> Vec<u64> {
+        let own = paths
+            .iter()
+            .filter_map(|path| path.strip_prefix(folder)?.strip_suffix(".part"));
+        own.map(|number| number.parse().expect("a number"))
+            .collect()
+    };
+    let (mut first, second) = (numbers("/b/"), numbers("/c/"));
+    assert_eq!(first.pop(), Some(second[0]), "the last one was refused");
+    assert_eq!(second[0] % 4, 3, "it is in the middle of a segment");
+    assert_eq!([first, second].concat(), (36..=64).collect::<Vec<u64>>());
 }

@@ -78,6 +78,18 @@ impl Attempts {
         true
     }
 
+    /// Begins the attempts again at another server. `asked_at` is the time of the request that
+    /// failed, if that was for the piece itself.
+    pub(super) fn begin_again(&mut self, asked_at: Option<Time>, refusal: &Refusal) {
+        self.next = Some(NextAttempt {
+            count: 0,
+            at: None,
+            is_due: true,
+            since: self.since().or(asked_at),
+            refusal: refusal.clone(),
+        });
+    }
+
     /// True if the next attempt is to be made later than now.
     pub(in crate::client) fn wait(&mut self, now: Time) -> bool {
         let Some(next) = &mut self.next else {

@@ -122,10 +122,9 @@ impl Client {
         own.text = Vec::new();
         let mut url = own.url.clone();
         let mut patience = Duration::ZERO;
-        if let Some(awaited) = own.awaited {
+        if let Some(directives) = own.directives(&self.config) {
             patience = own.patience();
-            let in_parts = own.is_in_parts(&self.config);
-            url.append_query(&own.directives(awaited, in_parts));
+            url.append_query(&directives);
         }
         let wish = Wish {
             url,

@@ -109,6 +109,8 @@ pub struct MediaPlaylist {
     pub hint: Option<Hint>,
     /// Initialization section that parts to come will need (rfc8216bis, 4.4.5.3).
     pub map_hint: Option<Hint>,
+    /// Ends of the playlists of other renditions (rfc8216bis, 4.4.5.4).
+    pub reports: Vec<RenditionReport>,
     /// True if the server left out segments that were in the playlist before (rfc8216bis, 4.4.5.2).
     pub is_delta: bool,
     /// Rules that it breaks.
@@ -155,6 +157,17 @@ pub struct Part {
     pub is_independent: bool,
     /// Resource and duration of the part.
     pub media: Segment,
+}
+
+/// What the playlist of another rendition ends with (rfc8216bis, 4.4.5.4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenditionReport {
+    /// URI of that playlist.
+    pub uri: Box<str>,
+    /// Number of its last segment; `None` if it is that of the playlist with the report.
+    pub sequence: Option<u64>,
+    /// Number of the last part, counted within its segment; `None` as above.
+    pub part: Option<u32>,
 }
 
 /// A part or initialization section that will be available soon.
@@ -307,6 +320,27 @@ impl MediaPlaylist {
             sequence,
             part: self.parts_of(sequence).len() as u32,
         }
+    }
+
+    /// Number of the last segment and, if the playlist lists any, of the last part within it.
+    fn last(&self) -> (u64, Option<u32>) {
+        let end = self.end();
+        match end.part.checked_sub(1) {
+            Some(part) => (end.sequence, Some(part)),
+            None => {
+                let sequence = end.sequence.saturating_sub(1);
+                let parts = self.parts_of(sequence).len() as u32;
+                (sequence, parts.checked_sub(1))
+            }
+        }
+    }
+
+    /// Returns what the playlist of another rendition ends with, if this one says so: the number of
+    /// its last segment, and of the last part within that.
+    pub fn reported_end(&self, is_it: impl Fn(&str) -> bool) -> Option<(u64, Option<u32>)> {
+        let report = self.reports.iter().find(|report| is_it(&report.uri))?;
+        let (sequence, part) = self.last();
+        Some((report.sequence.unwrap_or(sequence), report.part.or(part)))
     }
 
     /// Returns the parts of the segment of this number. Empty if the playlist does not list them.

@@ -28,6 +28,11 @@ impl Client {
             count_wasted(cx, bytes);
             return self.advance(cx, track);
         }
+        if lane == Lane::Playlists && own.names_reported {
+            let (kind, text) = ("playlist_failed", refusal.detail);
+            cx.out.push_back(Output::Note(Note { kind, text }));
+            return self.request_playlist(cx, track);
+        }
         let has_played = self.last_segment.is_some();
         if lane == Lane::Media && has_played && own.plan_retry(cx.now, asked_at, &refusal) {
             let (kind, text) = ("request_failed", refusal.detail);

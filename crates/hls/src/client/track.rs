@@ -6,7 +6,7 @@ use std::time::Duration;
 use measure::Time;
 
 use crate::boxes::TimeScales;
-use crate::config::ClientConfig;
+use crate::config::{ClientConfig, LowLatency};
 use crate::connection::{Connection, Refusal};
 use crate::content::{Content, Encryption};
 use crate::failure::Failure;
@@ -83,6 +83,10 @@ pub(super) struct Track {
     /// True if the next request for the playlist waits for nothing, because the server refused one
     /// that did.
     pub(super) asks_plainly: bool,
+    /// Last segment and part of the playlist that is requested next, if another one says so.
+    pub(super) reported: Option<(u64, Option<u32>)>,
+    /// True if the request for the playlist names its last segment, as another playlist says.
+    pub(super) names_reported: bool,
     /// Place for which the request for the playlist waits.
     pub(super) awaited: Option<Place>,
     /// True if the request for the playlist allows the server to leave out segments.
@@ -226,6 +230,8 @@ impl Track {
             newest: Place::default(),
             behind_since: None,
             asks_plainly: false,
+            reported: None,
+            names_reported: false,
             awaited: None,
             may_skip: false,
             must_be_whole: false,
@@ -268,9 +274,10 @@ impl Track {
 
     /// Goes on with the playlist of another variant or rendition, at the same place. Returns the
     /// bytes of each hint that was received and is of no use any more.
-    pub(super) fn change_playlist(&mut self, url: Url) -> [Option<u64>; 2] {
+    pub(super) fn change_playlist(&mut self, url: Url, config: &ClientConfig) -> [Option<u64>; 2] {
         let is_between = self.next.part > 0 && self.is_between_segments();
         self.attempts.count_success(Lane::Playlists);
+        self.reported = self.reported_end(&url, config);
         self.previous_url = Some(std::mem::replace(&mut self.url, url));
         self.playlist = None;
         self.map = None;
@@ -284,6 +291,20 @@ impl Track {
         let part = self.held.take().map(|held| held.bytes);
         let map = self.held_map.take().map(|held| held.bytes);
         [part, map]
+    }
+
+    /// Returns what the playlist at a URL ends with, if the current one says so and the server can
+    /// wait for it. Players of whole segments ask for no part.
+    fn reported_end(&self, url: &Url, config: &ClientConfig) -> Option<(u64, Option<u32>)> {
+        let playlist = self.playlist.as_ref()?;
+        let can_block = playlist.control.can_block_reload;
+        if config.low_latency == LowLatency::None || !can_block {
+            return None;
+        }
+        let resolve = |uri: &str| self.base.redirect(uri).ok();
+        let is_it = |uri: &str| resolve(uri).is_some_and(|other| other.is_same_resource(url));
+        let (sequence, part) = playlist.reported_end(is_it)?;
+        Some((sequence, part.filter(|_| self.is_in_parts(config))))
     }
 
     /// Returns the URL of the playlist with which it goes on now, if it is to change.

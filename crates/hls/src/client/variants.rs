@@ -295,7 +295,7 @@ impl Client {
             None => {}
         }
         let own = &mut self.tracks[track];
-        for bytes in own.change_playlist(url).into_iter().flatten() {
+        for bytes in own.change_playlist(url, &self.config).into_iter().flatten() {
             count_wasted(cx, bytes);
         }
         self.request_playlist(cx, track);

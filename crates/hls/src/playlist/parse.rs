@@ -14,8 +14,8 @@ use quick_m3u8::{HlsLine, Reader};
 use super::{
     AudioRendition, ByteRange, DURATION_MAX, Hint, HintKind, Key, Map, MediaPlaylist,
     MultivariantPlaylist, Oddities, Origin, PARTS_MAX, Part, Place, Playlist, PlaylistError,
-    SEGMENTS_MAX, Segment, ServerControl, StartOffset, VARIANTS_MAX, Variant, date, tidy,
-    variables,
+    RenditionReport, SEGMENTS_MAX, Segment, ServerControl, StartOffset, VARIANTS_MAX, Variant,
+    date, tidy, variables,
 };
 
 /// Name of the tag with the date of a segment. The parser of tags refuses time zones without a
@@ -25,6 +25,10 @@ const DATE_TAG: &str = "-X-PROGRAM-DATE-TIME";
 /// Name of the tag with the target duration. The parser of tags refuses fractions, which players
 /// ignore.
 const TARGET_TAG: &str = "-X-TARGETDURATION";
+
+/// Name of the tag about the playlist of another rendition. The parser of tags refuses one without
+/// the numbers that a server may leave out.
+const REPORT_TAG: &str = "-X-RENDITION-REPORT";
 
 /// Format of a key that is a resource of 16 bytes (RFC 8216, 4.3.2.4).
 const KEY_FORMAT: &str = "identity";
@@ -95,6 +99,15 @@ impl Playlist {
                 Ok(Some(HlsLine::UnknownTag(tag))) if tag.name() == TARGET_TAG => {
                     build.target_duration(&tag);
                 }
+                Ok(Some(HlsLine::UnknownTag(tag))) if tag.name() == REPORT_TAG => {
+                    match rendition_report(&tag) {
+                        Some(_) if build.reports.len() == VARIANTS_MAX => {
+                            return Err(PlaylistError::TooManyVariants);
+                        }
+                        Some(report) => build.reports.push(report),
+                        None => build.skip_tag(&tag),
+                    }
+                }
                 // A known tag whose value is wrong.
                 Ok(Some(HlsLine::UnknownTag(tag))) if tag.validation_error().is_some() => {
                     build.skip_tag(&tag);
@@ -125,6 +138,7 @@ struct Builder<'a> {
     parts: Vec<Part>,
     hint: Option<Hint>,
     map_hint: Option<Hint>,
+    reports: Vec<RenditionReport>,
     is_delta: bool,
     oddities: Oddities,
     /// Duration of the segment whose URI follows.
@@ -419,6 +433,7 @@ impl Builder<'_> {
             parts: self.parts,
             hint: self.hint,
             map_hint: self.map_hint,
+            reports: self.reports,
             is_delta: self.is_delta,
             oddities: self.oddities,
         };
@@ -433,6 +448,21 @@ impl Builder<'_> {
 fn value_of<'a>(tag: &UnknownTag<'a>) -> &'a str {
     let value = tag.value().and_then(|value| str::from_utf8(value.0).ok());
     value.unwrap_or_default()
+}
+
+/// Parses what the playlist of another rendition ends with; `None` if it is malformed.
+fn rendition_report(tag: &UnknownTag<'_>) -> Option<RenditionReport> {
+    let attributes = tag.value()?.try_as_attribute_list().ok()?;
+    let number = |name: &str| match attributes.get(name) {
+        None => Some(None),
+        Some(value) => value.unquoted()?.try_as_decimal_integer().ok().map(Some),
+    };
+    let part = number("LAST-PART")?.map(u32::try_from);
+    Some(RenditionReport {
+        uri: attributes.get("URI")?.quoted()?.into(),
+        sequence: number("LAST-MSN")?,
+        part: part.transpose().ok()?,
+    })
 }
 
 /// Returns a byte range of `uri`. Without an offset it follows `last`, the range before

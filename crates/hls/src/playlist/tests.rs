@@ -388,6 +388,60 @@ fn write(playlist: &MediaPlaylist) -> String {
     text
 }
 
+#[test]
+fn reports_tell_what_other_playlists_end_with() {
+    let parse = |lines: &str, reports: &str| {
+        let text = format!(
+            "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:7\n{lines}\n{reports}\n"
+        );
+        match Playlist::parse(text.as_bytes(), None) {
+            Ok(Playlist::Media(playlist)) => *playlist,
+            other => panic!("{other:?}"),
+        }
+    };
+    let end = |playlist: &MediaPlaylist| playlist.reported_end(|uri| uri == "b");
+    let segment = "#EXTINF:2,\na";
+    let part = "#EXT-X-PART:DURATION=1,URI=\"p\"";
+    for (lines, report, expected) in [
+        (segment, "URI=\"b\",LAST-MSN=9,LAST-PART=3", (9, Some(3))),
+        (segment, "LAST-MSN=9, URI=\"b\"", (9, None)),
+        // What is left out is that of this playlist (rfc8216bis, 4.4.5.4).
+        (segment, "URI=\"b\"", (7, None)),
+        (
+            &format!("{part}\n{part}\n{segment}"),
+            "URI=\"b\"",
+            (7, Some(1)),
+        ),
+        (&format!("{segment}\n{part}"), "URI=\"b\"", (8, Some(0))),
+        (
+            &format!("{segment}\n{part}"),
+            "URI=\"b\",LAST-PART=4",
+            (8, Some(4)),
+        ),
+    ] {
+        let tag = "#EXT-X-RENDITION-REPORT";
+        let playlist = parse(lines, &format!("{tag}:URI=\"c\"\n{tag}:{report}"));
+        assert_eq!(end(&playlist), Some(expected), "{lines} {report}");
+        assert!(playlist.oddities.is_empty());
+    }
+    for report in [
+        "LAST-MSN=9",
+        "URI=b,LAST-MSN=9",
+        "URI=\"b\",LAST-MSN=x",
+        "URI=\"b\",LAST-PART=4294967296",
+        "URI=\"b\",LAST-MSN=\"9\"",
+        "",
+    ] {
+        let playlist = parse(segment, &format!("#EXT-X-RENDITION-REPORT:{report}"));
+        assert_eq!(end(&playlist), None, "{report}");
+        assert!(!playlist.oddities.is_empty(), "{report}");
+    }
+    let many = "#EXT-X-RENDITION-REPORT:URI=\"b\"\n".repeat(VARIANTS_MAX + 1);
+    let text = format!("#EXTM3U\n#EXT-X-TARGETDURATION:2\n{many}");
+    let error = Playlist::parse(text.as_bytes(), None);
+    assert_eq!(error, Err(PlaylistError::TooManyVariants));
+}
+
 proptest! {
     #[test]
     fn written_playlists_are_read_again(
@@ -407,6 +461,7 @@ proptest! {
             parts: Vec::new(),
             hint: None,
             map_hint: None,
+            reports: Vec::new(),
             is_delta: false,
             oddities: Oddities::default(),
         };

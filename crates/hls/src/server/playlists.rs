@@ -168,8 +168,31 @@ pub(super) fn media(
             "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"{folder}{name}{sequence}.{part}.{suffix}\""
         )
         .expect(INFALLIBLE);
+        if !is_above {
+            write_reports(&mut text, server, variant, end);
+        }
     }
     text
+}
+
+/// Writes what the playlists of the other variants end with: the same as that of this one.
+fn write_reports(text: &mut String, server: &Shared, variant: usize, end: Place) {
+    let last = match end.part.checked_sub(1) {
+        Some(part) => Place { part, ..end },
+        None => Place {
+            sequence: end.sequence.saturating_sub(1),
+            part: server.timeline.parts_of_segment().saturating_sub(1),
+        },
+    };
+    for other in (0..server.videos.len()).filter(|other| *other != variant) {
+        let Place { sequence, part } = last;
+        writeln!(
+            text,
+            "#EXT-X-RENDITION-REPORT:URI=\"../{other}/index.m3u8\",LAST-MSN={sequence},\
+             LAST-PART={part}"
+        )
+        .expect(INFALLIBLE);
+    }
 }
 
 /// Number of segments that an update may leave out: those that end before the skip boundary.

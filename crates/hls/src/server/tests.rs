@@ -268,3 +268,33 @@ fn client_that_leaves_is_recorded() {
     talk.ask(&get("/a/0/10.0.ts"));
     assert_eq!(leave(&mut talk).unfinished, 1);
 }
+
+#[test]
+fn playlists_report_the_ends_of_the_other_variants() {
+    let config = ServerConfig {
+        part: Some(Duration::from_millis(400)),
+        variants: 3,
+        ..ServerConfig::default()
+    };
+    let reports = |path: &str| -> Vec<String> {
+        let mut talk = Conversation::new(config.clone());
+        talk.ask(&get(path));
+        if talk.sent.is_empty() {
+            talk.wait();
+        }
+        let text = String::from_utf8_lossy(&talk.sent).into_owned();
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with("#EXT-X-RENDITION-REPORT:"));
+        lines.map(str::to_owned).collect()
+    };
+    let report = |variant: u32, end: &str| {
+        format!("#EXT-X-RENDITION-REPORT:URI=\"../{variant}/index.m3u8\",{end}")
+    };
+    // Ten segments of five parts are complete.
+    let end = "LAST-MSN=9,LAST-PART=4";
+    assert_eq!(reports("/a/1/index.m3u8"), [report(0, end), report(2, end)]);
+    let end = "LAST-MSN=10,LAST-PART=1";
+    let path = "/a/0/index.m3u8?_HLS_msn=10&_HLS_part=1";
+    assert_eq!(reports(path), [report(1, end), report(2, end)]);
+}

@@ -302,3 +302,72 @@ fn player_of_parts_goes_on_within_a_segment_of_another_variant() {
     assert_eq!(second[0] % 4, 3, "it is in the middle of a segment");
     assert_eq!([first, second].concat(), (36..=64).collect::<Vec<u64>>());
 }
+
+/// Requests of an adaptive player for the playlist to which it changes, and what it noted. `answer`
+/// is that of the server to the first one.
+fn change_with_report(
+    low_latency: LowLatency,
+    answer: Option<Answer>,
+) -> (Vec<String>, Vec<String>) {
+    let config = ClientConfig {
+        variant: VariantChoice::Adaptive,
+        low_latency,
+        ..config()
+    };
+    let mut first = answer;
+    let mut world = World::new(config, |path, now| {
+        let text = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=100000\nlow/live.m3u8\n\
+                    #EXT-X-STREAM-INF:BANDWIDTH=900000\nhigh/live.m3u8\n";
+        if path == "/a/index.m3u8" {
+            return Some(Answer::ok(text));
+        }
+        if path.contains("high/live")
+            && let Some(answer) = first.take()
+        {
+            return Some(answer);
+        }
+        let plain = path.replace("/a/low/", "/a/").replace("/a/high/", "/a/");
+        let mut answer = Origin::default().answer(&plain, now)?;
+        match plain.contains(".m3u8") {
+            true => {
+                let report = b"#EXT-X-RENDITION-REPORT:URI=\"../high/live.m3u8\"\n";
+                answer.body.extend(report);
+            }
+            // Long enough for the estimate.
+            false => answer.body.extend([0; 60_000]),
+        }
+        Some(answer)
+    });
+    world.run(at(8_000));
+    world.stop();
+    assert_eq!(world.count(m::SWITCHES), 1);
+    assert_eq!(world.count(m::SEGMENTS), world.count(m::SEGMENTS_DUE));
+    assert_eq!(world.count(m::STALLS), 0);
+    let mut paths = world.paths();
+    paths.retain(|path| path.contains("high/live.m3u8"));
+    let notes = world.notes.iter().map(ToString::to_string).collect();
+    (paths.into_iter().map(str::to_owned).collect(), notes)
+}
+
+#[test]
+fn change_of_variant_asks_for_the_reported_end() {
+    // Segments 0 to 9 are complete, with four parts each.
+    let (paths, notes) = change_with_report(LowLatency::Hints, None);
+    assert_eq!(paths[0], "/a/high/live.m3u8?_HLS_msn=9&_HLS_part=3");
+    assert!(
+        paths[1].starts_with("/a/high/live.m3u8?_HLS_msn=10&_HLS_part="),
+        "{paths:?}"
+    );
+    assert_eq!(notes, [""; 0]);
+    let (paths, _) = change_with_report(LowLatency::None, None);
+    assert_eq!(paths[0], "/a/high/live.m3u8");
+}
+
+#[test]
+fn server_that_refuses_the_reported_end_is_asked_without_it() {
+    let refused = Answer::new("400 Bad Request", "");
+    let (paths, notes) = change_with_report(LowLatency::Hints, Some(refused));
+    assert_eq!(paths[0], "/a/high/live.m3u8?_HLS_msn=9&_HLS_part=3");
+    assert_eq!(paths[1], "/a/high/live.m3u8");
+    assert_eq!(notes, ["playlist_failed"]);
+}

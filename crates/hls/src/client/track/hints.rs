@@ -248,7 +248,10 @@ mod tests {
     fn hints_of_the_playlist_before_are_of_no_use() {
         let mut own = Track::new(Url::parse("http://h/a.m3u8").expect("a URL"));
         let other = || Url::parse("http://h/b.m3u8").expect("a URL");
-        assert_eq!(own.change_playlist(other()), [None, None]);
+        assert_eq!(
+            own.change_playlist(other(), &ClientConfig::default()),
+            [None, None]
+        );
         own.held = Some(Hinted {
             hint: Hint {
                 kind: HintKind::Part,
@@ -261,7 +264,10 @@ mod tests {
             download: Duration::ZERO,
         });
         own.held_map = Some(held_map("map"));
-        assert_eq!(own.change_playlist(other()), [Some(700), Some(80)]);
+        assert_eq!(
+            own.change_playlist(other(), &ClientConfig::default()),
+            [Some(700), Some(80)]
+        );
         assert!(own.held.is_none() && own.held_map.is_none());
     }
 

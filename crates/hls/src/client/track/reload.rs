@@ -216,6 +216,7 @@ impl Track {
     /// out segments that the player has (rfc8216bis, 6.2.5).
     pub(in crate::client) fn plan_request(&mut self, now: Time, config: &ClientConfig) {
         (self.awaited, self.may_skip) = (None, false);
+        self.names_reported = false;
         if std::mem::take(&mut self.asks_plainly) {
             return;
         }
@@ -238,16 +239,28 @@ impl Track {
         self.may_skip = !self.must_be_whole && can_skip_until.is_some_and(|until| age < until / 2);
     }
 
-    /// Returns the parameters of a request for the playlist that has `awaited` (rfc8216bis, 6.2.5).
-    pub(in crate::client) fn directives(&self, awaited: Place, in_parts: bool) -> String {
-        let mut directives = format!("_HLS_msn={}", awaited.sequence);
-        if in_parts {
-            directives += &format!("&_HLS_part={}", awaited.part);
+    /// Returns the parameters of a request for the playlist that waits for a place, or for the end
+    /// that another playlist has reported (rfc8216bis, 6.2.5). `None` if it waits for nothing.
+    pub(in crate::client) fn directives(&mut self, config: &ClientConfig) -> Option<String> {
+        let reported = self.reported.take();
+        let (sequence, part) = match self.awaited {
+            Some(awaited) => {
+                let in_parts = self.is_in_parts(config);
+                (awaited.sequence, in_parts.then_some(awaited.part))
+            }
+            None => {
+                self.names_reported = reported.is_some();
+                reported?
+            }
+        };
+        let mut directives = format!("_HLS_msn={sequence}");
+        if let Some(part) = part {
+            directives += &format!("&_HLS_part={part}");
         }
         if self.may_skip {
             directives += "&_HLS_skip=YES";
         }
-        directives
+        Some(directives)
     }
 
     /// Maximum interval at which the server adds what a request for the playlist waits for.

@@ -159,14 +159,15 @@ pub struct Part {
     pub media: Segment,
 }
 
-/// What the playlist of another rendition ends with (rfc8216bis, 4.4.5.4).
+/// End of the playlist of another rendition (rfc8216bis, 4.4.5.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenditionReport {
     /// URI of that playlist.
     pub uri: Box<str>,
-    /// Number of its last segment; `None` if it is that of the playlist with the report.
+    /// Number of the last segment; `None` if it ends with the same segment as the playlist with the
+    /// report.
     pub sequence: Option<u64>,
-    /// Number of the last part, counted within its segment; `None` as above.
+    /// Number of the last part within its segment; `None` if it ends with the same part.
     pub part: Option<u32>,
 }
 

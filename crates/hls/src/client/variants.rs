@@ -88,7 +88,7 @@ impl Client {
         };
         let mut playable: Vec<&Variant> = playlist.variants.iter().collect();
         playable.retain(|variant| rate.is_none_or(|rate| variant.bandwidth == rate));
-        // Those of the same bit rate stay in the order of the playlist.
+        // Variants of the same bit rate stay in the order of the playlist.
         playable.sort_by_key(|variant| variant.bandwidth);
         let groups = playable.chunk_by(|one, other| one.bandwidth == other.bandwidth);
         let own = &mut self.variants;
@@ -194,8 +194,8 @@ impl Client {
         }
     }
 
-    /// Goes on with another variant after a failure, if there is one. `is_hopeless` is false if
-    /// another attempt with the same variant may bring what is needed.
+    /// Goes on with another variant after a failure. Returns `false` if there is no other.
+    /// `is_hopeless` is false if another attempt with the same variant may succeed.
     pub(super) fn leave_stream(
         &mut self,
         cx: &mut Context<'_>,

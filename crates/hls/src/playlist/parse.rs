@@ -43,7 +43,7 @@ impl Playlist {
         Playlist::parse_at(bytes, before, Origin::default())
     }
 
-    /// The same for a playlist that may take variables from elsewhere.
+    /// Parses a playlist that may take variables from its URL or from a multivariant playlist.
     ///
     /// # Errors
     /// [`PlaylistError`].

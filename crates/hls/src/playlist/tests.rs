@@ -405,7 +405,7 @@ fn reports_tell_what_other_playlists_end_with() {
     for (lines, report, expected) in [
         (segment, "URI=\"b\",LAST-MSN=9,LAST-PART=3", (9, Some(3))),
         (segment, "LAST-MSN=9, URI=\"b\"", (9, None)),
-        // What is left out is that of this playlist (rfc8216bis, 4.4.5.4).
+        // Numbers that are left out equal those of this playlist (rfc8216bis, 4.4.5.4).
         (segment, "URI=\"b\"", (7, None)),
         (
             &format!("{part}\n{part}\n{segment}"),

@@ -187,7 +187,7 @@ mod tests {
             ),
             ("#EXTINF:2,{$a}", "#EXTINF:2,{$a}"),
             ("# {$a}", "# {$a}"),
-            // None of these is a reference.
+            // Text that is no reference.
             ("{$}{$a.ts {$a b} {$", "{$}{$a.ts {$a b} {$"),
             ("{{$a}}", "{x y}"),
         ] {

@@ -225,7 +225,7 @@ fn variant_elsewhere_is_left_out_and_told() {
 
 #[test]
 fn adaptive_player_leaves_a_bit_rate_that_is_gone() {
-    // It begins with the lower one, and changes to the higher, of which there are two.
+    // The player begins with the lower bit rate.
     let world = play_redundant(VariantChoice::Adaptive, |path, _| {
         path.ends_with("low.m3u8").then(not_found)
     });
@@ -237,7 +237,7 @@ fn adaptive_player_leaves_a_bit_rate_that_is_gone() {
     let paths = world.paths();
     assert_eq!(number_of(&paths, "low.m3u8"), 1);
     assert_eq!(number_of(&paths, "high.m3u8"), 1);
-    // Without any other, the reason is that of the last one.
+    // If all variants fail, the client has the reason of the last failure.
     let mut world = play_redundant(VariantChoice::Adaptive, |path, _| {
         path.contains("/one/").then(not_found).or_else(|| {
             let broken = || Answer::ok("<html>");
@@ -303,8 +303,8 @@ fn player_of_parts_goes_on_within_a_segment_of_another_variant() {
     assert_eq!([first, second].concat(), (36..=64).collect::<Vec<u64>>());
 }
 
-/// Requests of an adaptive player for the playlist to which it changes, and what it noted. `answer`
-/// is that of the server to the first one.
+/// Returns the requests of an adaptive player for its second playlist, and the events. The server
+/// answers the first of these requests with `answer`.
 fn change_with_report(
     low_latency: LowLatency,
     answer: Option<Answer>,

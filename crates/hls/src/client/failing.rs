@@ -43,7 +43,8 @@ impl Client {
         // A playlist is requested again, unless another attempt can bring nothing else.
         let may_pass = lane == Lane::Playlists
             && (own.awaited.is_some() || refusal.failure.retries().is_some());
-        let is_hopeless = is_gone || !has_played || !may_pass;
+        let is_first = !has_played && (lane == Lane::Media || own.playlist.is_none());
+        let is_hopeless = is_gone || is_first || !may_pass;
         if self.leave_stream(cx, (track, lane), is_hopeless, (asked_at, &refusal)) {
             let (kind, text) = ("variant_failed", refusal.detail);
             cx.out.push_back(Output::Note(Note { kind, text }));
@@ -54,7 +55,7 @@ impl Client {
             own.attempts.forget();
             self.count_failed_segment(cx);
         }
-        if is_gone || !has_played {
+        if is_gone || is_first {
             return self.fail(cx, refusal);
         }
         let own = &mut self.tracks[track];

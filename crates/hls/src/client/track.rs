@@ -361,7 +361,7 @@ impl Track {
     }
 
     /// True if the playlist has gone on without the piece that is requested.
-    fn has_left_wanted(&self) -> bool {
+    pub(super) fn has_left_wanted(&self) -> bool {
         let wanted = self.wanted.as_ref();
         wanted.is_some_and(|wanted| match wanted {
             Wanted::Piece(piece) => piece.is_of_old_count || piece.after <= self.next,
@@ -369,13 +369,10 @@ impl Track {
         })
     }
 
-    /// Plans to request the next piece from another server after a failure. Does nothing if the
-    /// playlist has gone on without it.
+    /// Plans to request the next piece from another server after a failure.
     pub(super) fn plan_elsewhere(&mut self, asked_at: Option<Time>, refusal: &Refusal) {
-        if !self.has_left_wanted() {
-            let asked_at = asked_at.filter(|_| matches!(self.wanted, Some(Wanted::Piece(_))));
-            self.attempts.begin_again(asked_at, refusal);
-        }
+        let asked_at = asked_at.filter(|_| matches!(self.wanted, Some(Wanted::Piece(_))));
+        self.attempts.begin_again(asked_at, refusal);
         self.wanted = None;
     }
 

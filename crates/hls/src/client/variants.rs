@@ -208,7 +208,8 @@ impl Client {
             0 => self.variants.previous.is_some(),
             _ => self.tracks[track].previous_url.is_some(),
         };
-        let gives_up = is_hopeless || is_playlist && is_new;
+        let is_needed = is_playlist || !self.tracks[track].has_left_wanted();
+        let gives_up = is_needed && (is_hopeless || is_new);
         if gives_up && self.fail_over(cx, (track, lane), (asked_at, refusal)) {
             return true;
         }
@@ -237,7 +238,6 @@ impl Client {
         }
         if !url.is_same_resource(&self.tracks[0].url) {
             self.change_playlist(cx, 0, url);
-            self.tracks[0].previous_url = None;
         }
         match audio {
             Some(audio) if track > 0 => {

@@ -155,12 +155,17 @@ fn refused_segment_is_received_from_another_variant() {
 
 #[test]
 fn variant_is_left_once_and_its_failures_count_as_before_after_that() {
-    // Neither has segment 2.
-    let world = play_redundant(VariantChoice::Highest, |path, _| {
-        path.ends_with("/2.ts").then(not_found)
+    // Neither has segment 2, and the second fails once with segment 3.
+    let world = play_redundant(VariantChoice::Highest, |path, now| {
+        let broken = || Answer::new("503 Service Unavailable", "");
+        let third = || (path.ends_with("/3.ts") && now < at(400)).then(broken);
+        path.ends_with("/2.ts").then(not_found).or_else(third)
     });
     assert_eq!(world.outcome, Some(Outcome::Completed));
-    assert_eq!(world.notes, ["variant_failed", "segment_failed"]);
+    assert_eq!(
+        world.notes,
+        ["variant_failed", "segment_failed", "request_failed"]
+    );
     assert_eq!(world.count(m::FAILOVERS), 1);
     assert_eq!(world.count(m::SEGMENTS_FAILED), 1);
     assert_eq!(world.count(m::SEGMENTS), 7);
@@ -370,4 +375,247 @@ fn server_that_refuses_the_reported_end_is_asked_without_it() {
     assert_eq!(paths[0], "/a/high/live.m3u8?_HLS_msn=9&_HLS_part=3");
     assert_eq!(paths[1], "/a/high/live.m3u8");
     assert_eq!(notes, ["playlist_failed"]);
+}
+
+/// Live segments of 2 s in a window of five, whose end is at `now`.
+fn live(now: Time) -> Answer {
+    let end = 10 + now.since(Time::ZERO).as_secs() / 2;
+    let lines = (end - 5..end).map(|number| format!("#EXTINF:2,\n{number}.ts\n"));
+    let head = format!("#EXT-X-MEDIA-SEQUENCE:{}", end - 5);
+    playlist(&head, &lines.collect::<String>())
+}
+
+/// Plays the live media of two servers for 20 s; `fails` says which requests are refused.
+fn play_two(
+    fails: impl Fn(&str, Time) -> Option<Answer>,
+) -> World<impl FnMut(&str, Time) -> Option<Answer>> {
+    let mut world = World::new(config(), move |path, now| {
+        let text = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\none/v.m3u8\n\
+                    #EXT-X-STREAM-INF:BANDWIDTH=1\ntwo/v.m3u8\n";
+        if let Some(answer) = fails(path, now) {
+            return Some(answer);
+        }
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(text),
+            _ if path.ends_with(".m3u8") => live(now),
+            _ => Answer::ok([0xff; 188]),
+        })
+    });
+    world.run(at(20_000));
+    world
+}
+
+fn unavailable() -> Answer {
+    Answer::new("503 Service Unavailable", "")
+}
+
+#[test]
+fn live_playlist_that_fails_three_times_is_replaced() {
+    let mut world = play_two(|path, now| {
+        let is_second = path.contains("two/v") && (at(7_000)..at(9_000)).contains(&now);
+        let is_gone = path.contains("one/v") && now > at(3_000);
+        (is_gone || is_second).then(unavailable)
+    });
+    assert_eq!(world.stop(), Outcome::Stopped);
+    // The failures of the first do not count against the second, which fails once.
+    let failed = "playlist_failed";
+    assert_eq!(world.notes, [failed, failed, "variant_failed", failed]);
+    assert_eq!(world.count(m::FAILOVERS), 1);
+    assert_eq!(world.count(m::SEGMENTS_MISSED), 0);
+    assert_eq!(world.count(m::SEGMENTS), world.count(m::SEGMENTS_DUE));
+}
+
+#[test]
+fn first_playlist_that_fails_is_replaced_at_once() {
+    let mut world = play_two(|path, _| path.contains("one/").then(unavailable));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    assert_eq!(world.notes, ["variant_failed"]);
+    assert!(world.recorded(m::PLAYBACK_DELAY).1 < 100);
+}
+
+#[test]
+fn section_that_does_not_come_does_not_delay_the_other_variant() {
+    let mut world = World::new(config(), |path, now| {
+        let text = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\none/v.m3u8\n\
+                    #EXT-X-STREAM-INF:BANDWIDTH=1\ntwo/v.m3u8\n";
+        match path {
+            "/a/index.m3u8" => Some(Answer::ok(text)),
+            "/a/one/i.mp4" => None,
+            "/a/one/v.m3u8" if now > at(1_000) => Some(not_found()),
+            _ if path.ends_with(".m3u8") => {
+                let map = "#EXT-X-MAP:URI=\"i.mp4\"\n#EXT-X-MEDIA-SEQUENCE:";
+                let text = String::from_utf8(live(now).body).expect("it is text");
+                Some(Answer::ok(text.replace("#EXT-X-MEDIA-SEQUENCE:", map)))
+            }
+            "/a/two/i.mp4" => {
+                let section = [b"\0\0\0\x08styp".as_slice(), &[0; 792]].concat();
+                Some(Answer::ok(section))
+            }
+            _ => {
+                let media = [b"\0\0\0\x08moof\0\0\0\0mdat".as_slice(), &[0; 184]].concat();
+                Some(Answer::ok(media))
+            }
+        }
+    });
+    world.run(at(9_000));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    assert_eq!(world.notes, ["variant_failed"]);
+    let (_, began) = world.recorded(m::PLAYBACK_DELAY);
+    assert!((2_000..2_200).contains(&began), "{began}");
+}
+
+#[test]
+fn request_that_waits_is_repeated_plainly_before_a_variant_is_left() {
+    let mut world = World::new(config(), |path, now| {
+        let text = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\n/b/live.m3u8\n\
+                    #EXT-X-STREAM-INF:BANDWIDTH=1\n/c/live.m3u8\n";
+        match path {
+            "/a/index.m3u8" => Some(Answer::ok(text)),
+            _ if path.contains("_HLS_") && now < at(400) => Some(not_found()),
+            _ => Origin::default().answer(&path.replace(['b', 'c'], "a"), now),
+        }
+    });
+    world.run(at(8_000));
+    world.stop();
+    assert_eq!(world.count(m::FAILOVERS), 0);
+    assert_eq!(world.notes, ["playlist_failed"]);
+}
+
+/// Variants of the same bit rate with audio of their own: the video and the audio of each.
+fn with_audio(variants: &[(&str, Option<&str>)]) -> String {
+    let mut text = "#EXTM3U\n".to_owned();
+    for (index, (_, audio)) in variants.iter().enumerate() {
+        if let Some(audio) = audio {
+            text += &format!(
+                "#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"{index}\",NAME=\"x\",URI=\"{audio}\"\n"
+            );
+        }
+    }
+    for (index, (video, audio)) in variants.iter().enumerate() {
+        let audio = audio.map_or(String::new(), |_| format!(",AUDIO=\"{index}\""));
+        text += &format!("#EXT-X-STREAM-INF:BANDWIDTH=1{audio}\n{video}\n");
+    }
+    text
+}
+
+/// Plays such variants, of whose playlists those with `missing` in their name are not found.
+fn play_with_audio(
+    variants: &[(&str, Option<&str>)],
+) -> World<impl FnMut(&str, Time) -> Option<Answer> + use<>> {
+    let text = with_audio(variants);
+    let mut world = World::new(config(), move |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(text.clone()),
+            _ if path.contains("missing") => not_found(),
+            _ if path.ends_with(".m3u8") => segments(2),
+            _ => Answer::ok([0xff; 188]),
+        })
+    });
+    world.run(at(60_000));
+    world
+}
+
+#[test]
+fn variant_with_the_same_missing_audio_is_no_replacement() {
+    let missing = Some("missing.m3u8");
+    let world = play_with_audio(&[
+        ("a.m3u8", missing),
+        ("b.m3u8", missing),
+        ("a.m3u8", Some("c.m3u8")),
+    ]);
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.count(m::FAILOVERS), 1);
+    let expected = ["/a/index.m3u8", "/a/a.m3u8", "/a/missing.m3u8", "/a/c.m3u8"];
+    let mut paths = world.paths();
+    paths.retain(|path| path.ends_with(".m3u8"));
+    assert_eq!(paths, expected);
+}
+
+#[test]
+fn audio_is_not_replaced_by_none() {
+    let mut world = play_with_audio(&[("a.m3u8", Some("missing.m3u8")), ("b.m3u8", None)]);
+    assert_eq!(world.failed().0, "status_404");
+    assert_eq!(world.count(m::FAILOVERS), 0);
+}
+
+#[test]
+fn audio_that_was_left_is_not_tried_again() {
+    let variants = [
+        ("a.m3u8", Some("missing-1.m3u8")),
+        ("b.m3u8", Some("missing-2.m3u8")),
+    ];
+    let mut world = play_with_audio(&variants);
+    assert_eq!(world.failed().0, "status_404");
+    let paths = world.paths();
+    assert_eq!(number_of(&paths, "missing-1.m3u8"), 1);
+    assert_eq!(number_of(&paths, "missing-2.m3u8"), 1);
+}
+
+#[test]
+fn audio_elsewhere_needs_permission() {
+    let mut world = play_with_audio(&[("a.m3u8", Some("http://10.9.9.9/c.m3u8"))]);
+    assert_eq!(world.failed().0, "redirect_refused");
+}
+
+#[test]
+fn segment_that_has_left_the_playlist_is_no_reason_to_leave_the_variant() {
+    // Segment 8 is refused after 16 s, when the playlist begins with a later one.
+    let mut world = play_two(|path, _| {
+        path.ends_with("one/8.ts")
+            .then(|| not_found().in_time(32_000))
+    });
+    world.stop();
+    assert_eq!(world.count(m::FAILOVERS), 0);
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 1);
+    let known = world.count(m::SEGMENTS)
+        + world.count(m::SEGMENTS_FAILED)
+        + world.count(m::SEGMENTS_MISSED);
+    assert_eq!(world.count(m::SEGMENTS_DUE), known);
+}
+
+/// An adaptive player of three bit rates with 2 Mbit/s, of which 70 % count at first.
+fn play_three(
+    fails: impl Fn(&str) -> Option<Answer>,
+) -> World<impl FnMut(&str, Time) -> Option<Answer>> {
+    let config = ClientConfig {
+        variant: VariantChoice::Adaptive,
+        bandwidth: Some(measure::units::BitRate(2_000_000)),
+        ..config()
+    };
+    let mut world = World::new(config, move |path, _| {
+        let text = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=100000\nlow.m3u8\n\
+                    #EXT-X-STREAM-INF:BANDWIDTH=900000\nmid.m3u8\n\
+                    #EXT-X-STREAM-INF:BANDWIDTH=1200000\nhigh.m3u8\n";
+        if let Some(answer) = fails(path) {
+            return Some(answer);
+        }
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(text),
+            _ if path.ends_with(".m3u8") => segments(4),
+            _ => Answer::ok([0xff; 188].repeat(2000)).in_time(100),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    world
+}
+
+#[test]
+fn adaptive_player_leaves_a_bit_rate_for_the_best_of_the_others() {
+    let world = play_three(|path| path.ends_with("high.m3u8").then(not_found));
+    assert_eq!(
+        [world.count(m::SWITCHES), world.count(m::SWITCHES_DOWN)],
+        [1, 1]
+    );
+    let mut paths = world.paths();
+    paths.retain(|path| path.ends_with(".m3u8"));
+    assert_eq!(paths, ["/a/index.m3u8", "/a/high.m3u8", "/a/mid.m3u8"]);
+}
+
+#[test]
+fn adaptive_player_skips_a_missing_segment_without_a_change() {
+    let world = play_three(|path| path.ends_with("/2.ts").then(not_found));
+    assert_eq!(world.count(m::SWITCHES), 0);
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 1);
+    assert_eq!(world.notes, ["segment_failed"]);
 }

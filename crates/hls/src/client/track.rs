@@ -747,6 +747,23 @@ mod tests {
     }
 
     #[test]
+    fn change_of_playlist_goes_on_after_a_whole_segment_or_within_it() {
+        let text = b"#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\na\n#EXTINF:4,\nb\n";
+        for (played, next) in [(2, (0, 2)), (4, (1, 0))] {
+            let Ok(Playlist::Media(playlist)) = Playlist::parse(text, None) else {
+                panic!("it is one");
+            };
+            let mut own = track(0, 0);
+            own.playlist = Some(*playlist);
+            own.next.part = 2;
+            own.parts_before.0 = played * SECOND;
+            let url = Url::parse("http://h/b.m3u8").expect("a URL");
+            own.change_playlist(url, &ClientConfig::default());
+            assert_eq!((own.next.sequence, own.next.part), next);
+        }
+    }
+
+    #[test]
     fn tracks_are_aligned_at_their_distance_from_the_end() {
         // Two seconds less before the position at which playback begins.
         let mut later = track(1, 5);

@@ -310,9 +310,11 @@ fn player_of_parts_goes_on_within_a_segment_of_another_variant() {
 
 /// Returns the requests of an adaptive player for its second playlist, and the events. The server
 /// answers the first of these requests with `answer`.
+/// `changed` changes the text of each playlist.
 fn change_with_report(
     low_latency: LowLatency,
     answer: Option<Answer>,
+    changed: impl Fn(&str) -> String,
 ) -> (Vec<String>, Vec<String>) {
     let config = ClientConfig {
         variant: VariantChoice::Adaptive,
@@ -335,8 +337,9 @@ fn change_with_report(
         let mut answer = Origin::default().answer(&plain, now)?;
         match plain.contains(".m3u8") {
             true => {
-                let report = b"#EXT-X-RENDITION-REPORT:URI=\"../high/live.m3u8\"\n";
-                answer.body.extend(report);
+                let text = String::from_utf8(answer.body).expect("it is text");
+                let report = "#EXT-X-RENDITION-REPORT:URI=\"../high/live.m3u8\"\n";
+                answer.body = (changed(&text) + report).into_bytes();
             }
             // Long enough for the estimate.
             false => answer.body.extend([0; 60_000]),
@@ -357,21 +360,39 @@ fn change_with_report(
 #[test]
 fn change_of_variant_asks_for_the_reported_end() {
     // Segments 0 to 9 are complete, with four parts each.
-    let (paths, notes) = change_with_report(LowLatency::Hints, None);
+    let (paths, notes) = change_with_report(LowLatency::Hints, None, str::to_owned);
     assert_eq!(paths[0], "/a/high/live.m3u8?_HLS_msn=9&_HLS_part=3");
     assert!(
         paths[1].starts_with("/a/high/live.m3u8?_HLS_msn=10&_HLS_part="),
         "{paths:?}"
     );
     assert_eq!(notes, [""; 0]);
-    let (paths, _) = change_with_report(LowLatency::None, None);
-    assert_eq!(paths[0], "/a/high/live.m3u8");
+    // Players of whole segments ask for no part, and only for what the server can wait for.
+    let segments = |text: &str| text.replace("#EXT-X-PART-INF:PART-TARGET=0.5\n", "");
+    let at_once = |text: &str| text.replace("CAN-BLOCK-RELOAD=YES,", "");
+    let (hints, none) = (LowLatency::Hints, LowLatency::None);
+    for (paths, first) in [
+        (
+            change_with_report(hints, None, segments).0,
+            "/a/high/live.m3u8?_HLS_msn=9",
+        ),
+        (
+            change_with_report(hints, None, at_once).0,
+            "/a/high/live.m3u8",
+        ),
+        (
+            change_with_report(none, None, str::to_owned).0,
+            "/a/high/live.m3u8",
+        ),
+    ] {
+        assert_eq!(paths[0], first);
+    }
 }
 
 #[test]
 fn server_that_refuses_the_reported_end_is_asked_without_it() {
     let refused = Answer::new("400 Bad Request", "");
-    let (paths, notes) = change_with_report(LowLatency::Hints, Some(refused));
+    let (paths, notes) = change_with_report(LowLatency::Hints, Some(refused), str::to_owned);
     assert_eq!(paths[0], "/a/high/live.m3u8?_HLS_msn=9&_HLS_part=3");
     assert_eq!(paths[1], "/a/high/live.m3u8");
     assert_eq!(notes, ["playlist_failed"]);
@@ -618,4 +639,118 @@ fn adaptive_player_skips_a_missing_segment_without_a_change() {
     assert_eq!(world.count(m::SWITCHES), 0);
     assert_eq!(world.count(m::SEGMENTS_FAILED), 1);
     assert_eq!(world.notes, ["segment_failed"]);
+}
+
+#[test]
+fn another_variant_has_attempts_of_its_own() {
+    let tried = std::cell::Cell::new(0);
+    let world = play_redundant(VariantChoice::Highest, |path, _| match path {
+        "/a/one/2.ts" => Some(not_found()),
+        "/a/two/2.ts" if tried.replace(tried.get() + 1) < 5 => Some(unavailable()),
+        _ => None,
+    });
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 0);
+    assert_eq!(world.count(m::SEGMENTS_RETRIED), 6);
+    assert_eq!(world.count(m::SEGMENTS), 8);
+}
+
+#[test]
+fn other_playlist_has_three_attempts_too() {
+    // The second fails once, at its first request.
+    let mut world = play_two(|path, now| {
+        let is_second = path.contains("two/v") && now < at(6_500);
+        let is_gone = path.contains("one/v") && now > at(3_000);
+        (is_gone || is_second).then(unavailable)
+    });
+    assert_eq!(world.stop(), Outcome::Stopped);
+    let failed = "playlist_failed";
+    assert_eq!(world.notes, [failed, failed, "variant_failed", failed]);
+    assert_eq!(world.count(m::STALLS), 0);
+}
+
+#[test]
+fn hint_of_a_variant_that_is_left_is_wasted() {
+    let mut world = World::new(config(), |path, now| {
+        let text = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\n/b/live.m3u8\n\
+                    #EXT-X-STREAM-INF:BANDWIDTH=1\n/c/live.m3u8\n";
+        match path {
+            "/a/index.m3u8" => Some(Answer::ok(text)),
+            _ if path.starts_with("/b/") && now > at(5_300) => match path.ends_with(".part") {
+                true => None,
+                false => Some(not_found()),
+            },
+            _ => Origin::default().answer(&path.replace(['b', 'c'], "a"), now),
+        }
+    });
+    world.run(at(12_100));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    assert_eq!(
+        [world.count(m::FAILOVERS), world.count(m::HINTS_WASTED)],
+        [1, 1]
+    );
+    assert_eq!(world.count(m::SEGMENTS), world.count(m::SEGMENTS_DUE));
+}
+
+#[test]
+fn adaptive_player_stays_if_a_playlist_fails_once() {
+    let config = ClientConfig {
+        variant: VariantChoice::Adaptive,
+        ..config()
+    };
+    let mut world = World::new(config, |path, now| {
+        let text = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=100000\nlow.m3u8\n\
+                    #EXT-X-STREAM-INF:BANDWIDTH=900000000\nhigh.m3u8\n";
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(text),
+            _ if path.ends_with(".m3u8") && (at(3_000)..at(4_500)).contains(&now) => unavailable(),
+            _ if path.ends_with(".m3u8") => live(now),
+            _ => Answer::ok([0xff; 188]),
+        })
+    });
+    world.run(at(12_000));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    assert_eq!(world.notes, ["playlist_failed"]);
+    assert_eq!(world.count(m::SWITCHES), 0);
+}
+
+#[test]
+fn audio_that_was_just_chosen_is_replaced_before_the_player_returns() {
+    let config = ClientConfig {
+        variant: VariantChoice::Adaptive,
+        ..config()
+    };
+    let mut world = World::new(config, |path, _| {
+        let group = |id: &str| {
+            format!("#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"{id}\",NAME=\"x\",URI=\"{id}.m3u8\"\n")
+        };
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(format!(
+                "#EXTM3U\n{}{}{}#EXT-X-STREAM-INF:BANDWIDTH=100000,AUDIO=\"poor\"\nlow.m3u8\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=900000,AUDIO=\"broken\"\none.m3u8\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=900000,AUDIO=\"good\"\ntwo.m3u8\n",
+                group("poor"),
+                group("broken"),
+                group("good"),
+            )),
+            "/a/broken.m3u8" => unavailable(),
+            _ if path.ends_with(".m3u8") => segments(8),
+            _ => Answer::ok([0xff; 188].repeat(1000)).in_time(100),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(
+        [world.count(m::SWITCHES), world.count(m::FAILOVERS)],
+        [1, 1]
+    );
+    assert_eq!(world.notes, ["variant_failed"]);
+    let paths = world.paths();
+    assert_eq!(
+        [
+            number_of(&paths, "good.m3u8"),
+            number_of(&paths, "poor.m3u8")
+        ],
+        [1, 1]
+    );
 }

@@ -49,7 +49,8 @@ pub struct ClientConfig {
     /// Variant of a multivariant playlist: `highest` (default), `lowest`, `first`, or `adaptive`:
     /// by the measured bandwidth, as hls.js does.
     pub variant: VariantChoice,
-    /// Bandwidth that a player with `variant: adaptive` assumes at most, and begins with. Default:
+    /// With `variant: highest`, a player plays the best variant with at most this bit rate, or the
+    /// lowest one. With `adaptive`, it assumes at most this bandwidth, and begins with it. Default:
     /// no limit, and 500kbps to begin with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<BitRate>,
@@ -138,7 +139,7 @@ const RESERVED_HEADERS: [&str; 7] = [
 ];
 
 impl ClientConfig {
-    /// Bandwidth in bit/s that the player with this seed assumes at most.
+    /// Value of `bandwidth` for the player with this seed, in bit/s.
     pub(crate) fn bandwidth_of(&self, seed: u64) -> Option<f64> {
         let bandwidth = self.bandwidth?.0 as f64;
         let drawn = derive_seed(&[seed, 0x0068_6c73]) as f64 / u64::MAX as f64;
@@ -155,9 +156,13 @@ impl ClientConfig {
             ("no_media", self.no_media),
             ("silence", self.silence),
         ])?;
-        if self.variant != VariantChoice::Adaptive && self.bandwidth.is_some() {
-            let text = "only players with `variant: adaptive` have a `bandwidth`".to_owned();
-            return Err(("bandwidth", text));
+        let is_limited = matches!(
+            self.variant,
+            VariantChoice::Highest | VariantChoice::Adaptive
+        );
+        if !is_limited && self.bandwidth.is_some() {
+            let text = "only players with `variant: highest` or `adaptive` have a `bandwidth`";
+            return Err(("bandwidth", text.to_owned()));
         }
         if self.bandwidth_spread.0 > 0.0 && self.bandwidth.is_none() {
             let text = "`bandwidth_spread` needs a `bandwidth`".to_owned();

@@ -153,6 +153,10 @@ measure::metrics! {
         KEY_DELAY = "key_delay", Seconds, "RFC 8216, 4.3.2.4";
         /// Time from the request of each whole segment to its last byte, with failed attempts.
         SEGMENT_DELAY = "segment_delay", Seconds, "";
+        /// Time from the request of each segment or part to its last byte, for each second of its
+        /// media. Above 1 s, a player cannot keep up. Hinted parts count from the first byte of the
+        /// response.
+        DELAY_PER_SECOND = "delay_per_second", Seconds, "";
         /// Time from the request of each part of a segment, which the playlist listed, to its last
         /// byte, with failed attempts.
         PART_DELAY = "part_delay", Seconds, "draft-pantos-hls-rfc8216bis, 4.4.4.9";

@@ -261,6 +261,11 @@ impl Client {
             let (kind, text) = ("duration_wrong", media.describe(&text));
             cx.out.push_back(Output::Note(Note { kind, text }));
         }
+        let media = piece.duration.as_secs_f64();
+        if media > 0.0 {
+            let nanos = took.as_nanos() as f64 / media;
+            cx.recorder.record(m::DELAY_PER_SECOND, nanos as u64);
+        }
         self.extend(cx, at);
         if track == 0 && self.is_live && !piece.is_rest {
             let code = findings

@@ -83,7 +83,11 @@ impl Client {
         let rate = match self.config.variant {
             VariantChoice::First => rates.clone().next(),
             VariantChoice::Lowest => rates.min(),
-            VariantChoice::Highest => rates.max(),
+            VariantChoice::Highest => {
+                let limit = self.config.bandwidth_of(self.variants.seed);
+                let fits = |rate: &u64| limit.is_none_or(|limit| *rate as f64 <= limit);
+                rates.clone().filter(fits).max().or(rates.min())
+            }
             VariantChoice::Adaptive => None,
         };
         let mut playable: Vec<&Variant> = playlist.variants.iter().collect();

@@ -754,3 +754,55 @@ fn audio_that_was_just_chosen_is_replaced_before_the_player_returns() {
         [1, 1]
     );
 }
+
+#[test]
+fn bandwidth_limits_a_variant_that_does_not_change() {
+    let text = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=300000\nlow.m3u8\n\
+                #EXT-X-STREAM-INF:BANDWIDTH=900000\nmid.m3u8\n\
+                #EXT-X-STREAM-INF:BANDWIDTH=1200000\nhigh.m3u8\n";
+    let play = |bandwidth: u64, spread: f64, seed: u64| {
+        let config = ClientConfig {
+            bandwidth: Some(measure::units::BitRate(bandwidth)),
+            bandwidth_spread: measure::units::Ratio(spread),
+            ..config()
+        };
+        let mut world = World::new(config, |path, _| {
+            Some(match path {
+                "/a/index.m3u8" => Answer::ok(text),
+                _ if path.ends_with(".m3u8") => segments(2),
+                _ => Answer::ok([0xff; 188]),
+            })
+        });
+        world.client = world.client.with_seed(seed);
+        world.run(at(60_000));
+        assert_eq!(world.outcome, Some(Outcome::Completed));
+        assert_eq!(world.count(m::SWITCHES), 0);
+        world.paths()[1].to_owned()
+    };
+    for (bandwidth, expected) in [
+        (100_000, "/a/low.m3u8"),
+        (899_999, "/a/low.m3u8"),
+        (900_000, "/a/mid.m3u8"),
+        (5_000_000, "/a/high.m3u8"),
+    ] {
+        assert_eq!(play(bandwidth, 0.0, 1), expected, "{bandwidth}");
+    }
+    let mut chosen: Vec<String> = (0..40).map(|seed| play(900_000, 0.9, seed)).collect();
+    chosen.sort();
+    chosen.dedup();
+    assert_eq!(chosen, ["/a/high.m3u8", "/a/low.m3u8", "/a/mid.m3u8"]);
+}
+
+#[test]
+fn delay_is_compared_with_the_duration() {
+    let mut world = World::new(config(), |path, _| {
+        Some(match path.ends_with(".m3u8") {
+            true => segments(3),
+            false => Answer::ok([0xff; 188]).in_time(500),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    // Each segment of 2 s takes 0.5 s, and the first one 1 ms more for its connection.
+    assert_eq!(world.recorded(m::DELAY_PER_SECOND), (3, 251));
+}

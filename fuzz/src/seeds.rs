@@ -426,7 +426,7 @@ fn srt_peer(settings: u8, before: &[u8]) -> Vec<u8> {
 }
 
 /// Multivariant playlists, live ones, one with byte ranges, and odd ones.
-const HLS_PLAYLISTS: [&str; 6] = [
+const HLS_PLAYLISTS: [&str; 7] = [
     "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"b\",DEFAULT=YES,URI=\"c.m3u8\"\n\
      #EXT-X-STREAM-INF:BANDWIDTH=2000000,AUDIO=\"a\"\nd.m3u8\n",
     "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:7\n\

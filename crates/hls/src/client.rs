@@ -263,7 +263,7 @@ impl Client {
             Lane::Media => own.check_body(),
             Lane::Playlists => Ok(()),
         };
-        let waits = own.awaited.is_some();
+        let waits = own.awaited.is_some() || own.names_reported;
         let connection = own.lane_mut(lane);
         // Has the addresses and the URL of the response.
         let refusal = checked.err();
@@ -370,9 +370,7 @@ impl Client {
         let awaits = own.awaited.is_some();
         let is_delta = playlist.is_delta;
         let update = own.update(cx.now, playlist, &self.config);
-        if track == 0 {
-            self.confirm_variant();
-        }
+        self.confirm_variant(track);
         if let Some(lead) = update.start {
             self.begin_track(track, lead);
         }
@@ -469,8 +467,10 @@ impl Client {
             return;
         }
         loop {
-            if let Some(url) = self.tracks[track].take_next_url() {
-                return self.change_playlist(cx, track, url);
+            if let Some(next) = self.tracks[track].take_next_playlist() {
+                self.change_playlist(cx, track, next.url);
+                self.tracks[track].previous_url.take_if(|_| next.is_final);
+                return;
             }
             let (position, waits) = self.playback.position(cx.now);
             let room = Room {
@@ -501,7 +501,11 @@ impl Client {
                         self.take_held(cx, track, piece, &encryption);
                     }
                     Ok(Found::KeyAt(url)) => return self.request_key(cx, track, url),
-                    Err(refusal) => return self.refuse(cx, track, Lane::Media, refusal),
+                    Err(refusal) => {
+                        if !self.handle_refusal(cx, track, Lane::Media, refusal) {
+                            return;
+                        }
+                    }
                 },
                 Next::Fetch {
                     uri,
@@ -526,7 +530,9 @@ impl Client {
                                 continue;
                             }
                             own.wanted = Some(wanted);
-                            self.refuse(cx, track, Lane::Media, refusal);
+                            if self.handle_refusal(cx, track, Lane::Media, refusal) {
+                                continue;
+                            }
                         }
                     }
                     return;

@@ -212,7 +212,8 @@ pub struct Evidence {
     /// Delay of a packet from the server to the clients, in seconds, with the same uncertainty.
     /// 0 on the loopback interface.
     pub down: TrueValue,
-    /// Longest time for which a worker of the clients stood still, in seconds.
+    /// Longest time for which a worker of the clients stood still, in seconds, as far as its
+    /// heartbeats show it ([`measure::tester::LAG`]).
     pub longest_lag: f64,
     /// Means of the distributions that clients measured, in seconds, by population and metric. Used
     /// for figures that must be consistent with each other.

@@ -242,7 +242,8 @@ fn unread(evidence: &Evidence) -> TrueValue {
     }
 }
 
-/// Longest time for which a worker of the clients or of the server stood still, in seconds.
+/// Longest time for which a worker of the clients or of the server stood still, in seconds. A
+/// standstill between two heartbeats (40 ms) does not show.
 fn longest_lag(evidence: &Evidence) -> f64 {
     let server = evidence.numbers("/served/longest_lag_nanos");
     server.fold(evidence.longest_lag, |max, nanos| max.max(nanos / 1e9))

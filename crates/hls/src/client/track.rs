@@ -48,8 +48,8 @@ const ROUNDED_BY: f64 = 0.5;
 pub(super) struct Track {
     /// URL of the playlist.
     pub(super) url: Url,
-    /// URL of the playlist with which it goes on after the current segment.
-    pub(super) next_url: Option<Url>,
+    /// Playlist with which it goes on after the current segment.
+    pub(super) next_playlist: Option<NextPlaylist>,
     /// URL of the playlist before, until one of the current URL has arrived.
     pub(super) previous_url: Option<Url>,
     /// True if the URL was chosen from a multivariant playlist.
@@ -135,6 +135,14 @@ pub(super) struct Track {
     pub(super) is_over: bool,
 }
 
+/// A playlist to which a track changes.
+#[derive(Clone, Debug)]
+pub(super) struct NextPlaylist {
+    pub(super) url: Url,
+    /// True if the track does not return to the current one.
+    pub(super) is_final: bool,
+}
+
 /// Purpose of a request on the connection for media.
 #[derive(Debug)]
 pub(super) enum Wanted {
@@ -212,7 +220,7 @@ impl Track {
         Track {
             base: url.clone(),
             url,
-            next_url: None,
+            next_playlist: None,
             previous_url: None,
             is_chosen: false,
             playlists: Connection::default(),
@@ -303,14 +311,23 @@ impl Track {
         }
         let resolve = |uri: &str| self.base.redirect(uri).ok();
         let is_it = |uri: &str| resolve(uri).is_some_and(|other| other.is_same_resource(url));
-        let (sequence, part) = playlist.reported_end(is_it)?;
+        // The multivariant playlist may add a token to the URL.
+        let without_query = |url: &Url| {
+            let path = url.target().split('?').next();
+            (url.authority().to_owned(), path.map(str::to_owned))
+        };
+        let is_like_it = |uri: &str| {
+            resolve(uri).is_some_and(|other| without_query(&other) == without_query(url))
+        };
+        let reported = playlist.reported_end(is_it);
+        let (sequence, part) = reported.or_else(|| playlist.reported_end(is_like_it))?;
         Some((sequence, part.filter(|_| self.is_in_parts(config))))
     }
 
-    /// Returns the URL of the playlist with which it goes on now, if it is to change.
-    pub(super) fn take_next_url(&mut self) -> Option<Url> {
+    /// Returns the playlist with which it goes on now, if it is to change.
+    pub(super) fn take_next_playlist(&mut self) -> Option<NextPlaylist> {
         let is_free = !self.media.is_busy() && !self.is_over && self.is_between_segments();
-        self.next_url.take_if(|_| is_free)
+        self.next_playlist.take_if(|_| is_free)
     }
 
     /// True if the next piece begins a segment, so that it can be of another variant.
@@ -367,13 +384,6 @@ impl Track {
             Wanted::Piece(piece) => piece.is_of_old_count || piece.after <= self.next,
             Wanted::Map(_) | Wanted::Hint(_) | Wanted::Key(_) => false,
         })
-    }
-
-    /// Plans to request the next piece from another server after a failure.
-    pub(super) fn plan_elsewhere(&mut self, asked_at: Option<Time>, refusal: &Refusal) {
-        let asked_at = asked_at.filter(|_| matches!(self.wanted, Some(Wanted::Piece(_))));
-        self.attempts.begin_again(asked_at, refusal);
-        self.wanted = None;
     }
 
     /// Returns which of its connections has this number.

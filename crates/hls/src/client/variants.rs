@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use measure::Time;
-
+use super::failing::Failed;
 use super::media::count_wasted;
-use super::track::{Lane, Wanted};
+use super::track::{Lane, NextPlaylist, Wanted};
 use super::{Client, Track};
 use crate::adaptation::Adaptation;
 use crate::config::VariantChoice;
@@ -27,6 +26,9 @@ pub(super) struct Variants {
     current: usize,
     /// Bit rate that was played before, until the playlist of the current one has arrived.
     previous: Option<usize>,
+    /// Variant that was left because of a segment, until the playlists of the current one have
+    /// arrived.
+    left: Option<Stream>,
     /// Variables that media playlists may import.
     pub(super) defined: Variables,
     seed: u64,
@@ -41,20 +43,31 @@ struct Stream {
     audio: Option<Url>,
 }
 
+impl Stream {
+    fn url_of(&self, track: usize) -> Option<&Url> {
+        match track {
+            0 => Some(&self.url),
+            _ => self.audio.as_ref(),
+        }
+    }
+}
+
 impl Variants {
-    /// Changes to another variant of the current bit rate, in which the URL of this track is not
-    /// the same. Returns it.
-    fn replace(&mut self, track: usize) -> Option<&Stream> {
+    /// The variant that is played.
+    fn stream(&self) -> Option<&Stream> {
+        self.streams.get(self.current)?.first()
+    }
+
+    /// Changes to another variant of the current bit rate, whose playlist of this track is not at
+    /// `failed`. Returns the variant before.
+    fn replace(&mut self, track: usize, failed: &Url) -> Option<Stream> {
         let streams = self.streams.get_mut(self.current)?;
-        let (failed, others) = streams.split_first()?;
-        let differs = |own: &Stream| match (track, &failed.audio, &own.audio) {
-            (0, ..) => !own.url.is_same_resource(&failed.url),
-            (_, Some(failed), Some(own)) => !own.is_same_resource(failed),
-            _ => false,
+        let differs = |own: &Stream| {
+            let url = own.url_of(track);
+            url.is_some_and(|url| !url.is_same_resource(failed))
         };
-        let found = others.iter().position(differs)?;
-        streams.drain(..=found);
-        streams.first()
+        let found = streams.iter().skip(1).position(differs)?;
+        streams.drain(..=found).next()
     }
 
     fn remove(&mut self, index: usize) {
@@ -94,36 +107,35 @@ impl Client {
         playable.retain(|variant| rate.is_none_or(|rate| variant.bandwidth == rate));
         // Variants of the same bit rate stay in the order of the playlist.
         playable.sort_by_key(|variant| variant.bandwidth);
-        let groups = playable.chunk_by(|one, other| one.bandwidth == other.bandwidth);
+        let mut refused = None;
+        for same in playable.chunk_by(|one, other| one.bandwidth == other.bandwidth) {
+            let mut streams = Vec::new();
+            for variant in same {
+                match self.stream(playlist, variant, base) {
+                    Ok(stream) => streams.push(stream),
+                    Err(refusal) => refused = refused.or(Some(refusal)),
+                }
+            }
+            if !streams.is_empty() {
+                self.variants.rates.push(same[0].bandwidth);
+                self.variants.streams.push(streams);
+            }
+        }
+        match refused {
+            Some(refusal) if self.variants.rates.is_empty() => return self.fail(cx, refusal),
+            Some(refusal) => {
+                let (kind, text) = ("variant_failed", refusal.detail);
+                cx.out.push_back(Output::Note(Note { kind, text }));
+            }
+            None => {}
+        }
         let own = &mut self.variants;
-        own.rates = groups.clone().map(|same| same[0].bandwidth).collect();
         if self.config.variant == VariantChoice::Adaptive {
             let adaptation = Adaptation::new(self.config.bandwidth_of(own.seed));
             own.current = adaptation.choose(&own.rates, None);
             own.adaptation = Some(adaptation);
         }
-        let current = own.current;
-        for (index, same) in groups.enumerate() {
-            let mut streams = Vec::new();
-            let mut refused = None;
-            for variant in same {
-                match self.stream(playlist, variant, base, index == current) {
-                    Ok(stream) => streams.push(stream),
-                    Err(refusal) => refused = refused.or(Some(refusal)),
-                }
-            }
-            match refused {
-                Some(refusal) if streams.is_empty() => return self.fail(cx, refusal),
-                Some(refusal) => {
-                    let (kind, text) = ("variant_failed", refusal.detail);
-                    cx.out.push_back(Output::Note(Note { kind, text }));
-                }
-                None => {}
-            }
-            self.variants.streams.push(streams);
-        }
-        let own = &self.variants;
-        let Some(stream) = own.streams.get(own.current).and_then(|own| own.first()) else {
+        let Some(stream) = self.variants.stream() else {
             return;
         };
         let urls = [Some(stream.url.clone()), stream.audio.clone()];
@@ -138,21 +150,16 @@ impl Client {
         }
     }
 
-    /// Returns the URLs of a variant. Audio that cannot be requested is left out, unless it is
-    /// needed.
+    /// Returns the URLs of a variant.
     fn stream(
         &self,
         playlist: &MultivariantPlaylist,
         variant: &Variant,
         base: &Url,
-        needs_audio: bool,
     ) -> Result<Stream, Refusal> {
         let resolve = |uri: &str| self.shared.resolve(&self.config, base, uri);
         let url = resolve(&variant.uri)?;
-        let audio = match audio_of(playlist, variant).map(resolve) {
-            Some(Err(refusal)) if needs_audio => return Err(refusal),
-            audio => audio.and_then(Result::ok),
-        };
+        let audio = audio_of(playlist, variant).map(resolve).transpose()?;
         // A variant may hold the audio itself, and name its own playlist as the rendition.
         let audio = audio.filter(|audio| !audio.is_same_resource(&url));
         Ok(Stream { url, audio })
@@ -180,22 +187,32 @@ impl Client {
     }
 
     fn request_variant(&mut self, cx: &mut Context<'_>) {
-        let own = &self.variants;
-        let Some(stream) = own.streams.get(own.current).and_then(|own| own.first()) else {
+        let Some(stream) = self.variants.stream() else {
             return;
         };
         let (url, audio) = (stream.url.clone(), stream.audio.clone());
         self.change_playlist(cx, 0, url);
-        self.change_audio(cx, audio);
+        self.plan_audio(cx, audio, false);
     }
 
     /// Lets the audio go on with another playlist after its current segment.
-    fn change_audio(&mut self, cx: &mut Context<'_>, audio: Option<Url>) {
+    fn plan_audio(&mut self, cx: &mut Context<'_>, audio: Option<Url>, is_final: bool) {
         // The audio goes on as it is if the variant has none of its own.
         if let Some(track) = self.tracks.get_mut(1) {
-            track.next_url = audio.filter(|audio| !audio.is_same_resource(&track.url));
+            let audio = audio.filter(|audio| !audio.is_same_resource(&track.url));
+            track.next_playlist = audio.map(|url| NextPlaylist { url, is_final });
             self.advance(cx, 1);
         }
+    }
+
+    /// Goes on at once with the playlist to which the track was to change after its segment, because
+    /// a request failed. Returns `false` if there is none.
+    pub(super) fn change_early(&mut self, cx: &mut Context<'_>, failed: &Failed<'_>) -> bool {
+        let Some(next) = self.tracks[failed.track].next_playlist.take() else {
+            return false;
+        };
+        self.leave_playlist(cx, failed.track, next, failed);
+        true
     }
 
     /// Goes on with another variant after a failure. Returns `false` if there is no other.
@@ -203,59 +220,79 @@ impl Client {
     pub(super) fn leave_stream(
         &mut self,
         cx: &mut Context<'_>,
-        (track, lane): (usize, Lane),
+        failed: &Failed<'_>,
         is_hopeless: bool,
-        (asked_at, refusal): (Option<Time>, &Refusal),
     ) -> bool {
-        let is_playlist = lane == Lane::Playlists;
+        let track = failed.track;
+        let is_playlist = failed.lane == Lane::Playlists;
         let is_new = match track {
             0 => self.variants.previous.is_some(),
             _ => self.tracks[track].previous_url.is_some(),
         };
         let is_needed = is_playlist || !self.tracks[track].has_left_wanted();
-        let gives_up = is_needed && (is_hopeless || is_new);
-        if gives_up && self.fail_over(cx, (track, lane), (asked_at, refusal)) {
+        if is_needed && (is_hopeless || is_new) && self.fail_over(cx, failed) {
             return true;
         }
-        match track {
-            _ if !is_playlist => false,
-            0 => self.return_to_previous(cx) || is_hopeless && self.leave_rate(cx),
-            _ => self.return_to_previous_audio(cx, track),
+        if !is_playlist {
+            return false;
         }
+        let is_back = match track {
+            0 => self.return_to_previous(cx),
+            _ => self.return_to_previous_audio(cx, track),
+        };
+        is_back
+            || is_hopeless && self.return_to_left(cx, failed)
+            || is_hopeless && track == 0 && self.leave_rate(cx, failed)
     }
 
-    /// Goes on with another variant of the same bit rate at the same place, and never tries the
-    /// current one again. Returns `false` if there is none.
-    fn fail_over(
-        &mut self,
-        cx: &mut Context<'_>,
-        (track, lane): (usize, Lane),
-        (asked_at, refusal): (Option<Time>, &Refusal),
-    ) -> bool {
-        let Some(stream) = self.variants.replace(track) else {
+    /// Goes on with another variant of the same bit rate at the same place. Returns `false` if there
+    /// is none.
+    fn fail_over(&mut self, cx: &mut Context<'_>, failed: &Failed<'_>) -> bool {
+        let url = self.tracks[failed.track].url.clone();
+        let Some(left) = self.variants.replace(failed.track, &url) else {
             return false;
         };
-        let (url, audio) = (stream.url.clone(), stream.audio.clone());
         cx.recorder.add(m::FAILOVERS, 1);
-        if lane == Lane::Media {
-            self.tracks[track].plan_elsewhere(asked_at, refusal);
-        }
-        if !url.is_same_resource(&self.tracks[0].url) {
-            self.change_playlist(cx, 0, url);
-        }
-        match audio {
-            Some(audio) if track > 0 => {
-                self.change_playlist(cx, track, audio);
-                self.tracks[track].previous_url = None;
-            }
-            audio => self.change_audio(cx, audio),
-        }
+        self.variants.left = (failed.lane == Lane::Media).then_some(left);
+        self.change_tracks(cx, failed);
         true
+    }
+
+    /// Returns to the variant that was left because of a segment, if the playlist of the current one
+    /// cannot be had either.
+    fn return_to_left(&mut self, cx: &mut Context<'_>, failed: &Failed<'_>) -> bool {
+        let own = &mut self.variants;
+        let Some(left) = own.left.take() else {
+            return false;
+        };
+        if let Some(streams) = own.streams.get_mut(own.current) {
+            *streams = vec![left];
+        }
+        self.change_tracks(cx, failed);
+        true
+    }
+
+    /// Lets all tracks go on with the current variant after a failure: the one that failed at once,
+    /// and the audio of another after its current segment.
+    fn change_tracks(&mut self, cx: &mut Context<'_>, failed: &Failed<'_>) {
+        let Some(stream) = self.variants.stream() else {
+            return;
+        };
+        let (url, audio) = (stream.url.clone(), stream.audio.clone());
+        let video = &self.tracks[0];
+        if !video.is_over && !video.url.is_same_resource(&url) {
+            let is_final = true;
+            self.leave_playlist(cx, 0, NextPlaylist { url, is_final }, failed);
+        }
+        self.plan_audio(cx, audio, true);
+        if failed.track > 0 {
+            self.change_early(cx, failed);
+        }
     }
 
     /// Goes on with a variant of another bit rate, and never tries the current one again. Returns
     /// `false` if there is none.
-    fn leave_rate(&mut self, cx: &mut Context<'_>) -> bool {
+    fn leave_rate(&mut self, cx: &mut Context<'_>, failed: &Failed<'_>) -> bool {
         let own = &mut self.variants;
         let Some(adaptation) = own.adaptation.filter(|_| own.rates.len() > 1) else {
             return false;
@@ -266,8 +303,44 @@ impl Client {
         let is_down = own.rates[own.current] < left;
         cx.recorder.add(m::SWITCHES, 1);
         cx.recorder.add(m::SWITCHES_DOWN, u64::from(is_down));
-        self.request_variant(cx);
+        self.change_tracks(cx, failed);
         true
+    }
+
+    /// Lets a track go on with another playlist at once. A segment that is being received, or was to
+    /// be requested again, is requested from there.
+    fn leave_playlist(
+        &mut self,
+        cx: &mut Context<'_>,
+        track: usize,
+        next: NextPlaylist,
+        failed: &Failed<'_>,
+    ) {
+        let own = &mut self.tracks[track];
+        let is_piece = matches!(own.wanted, Some(Wanted::Piece(_)));
+        let is_left = own.has_left_wanted();
+        let mut asked_at = failed.asked_at;
+        if (failed.track, failed.lane) != (track, Lane::Media) {
+            asked_at = None;
+            if is_piece {
+                asked_at = own.media.give_up(cx).map(|request| request.since);
+                cx.recorder.add(m::BYTES_WASTED, own.body_bytes);
+            }
+        }
+        let since = own.attempts.since().or(asked_at.filter(|_| is_piece));
+        let again = own.attempts.forget().is_some() || own.wanted.is_some();
+        own.wanted.take_if(|_| is_piece);
+        if is_piece && is_left {
+            self.count_failed_segment(cx);
+        }
+        self.change_playlist(cx, track, next.url);
+        let own = &mut self.tracks[track];
+        if again && !is_left {
+            own.attempts.begin_again(since, failed.refusal);
+        }
+        if next.is_final {
+            own.previous_url = None;
+        }
     }
 
     /// Returns to the audio before, whose playlist the player had, and never tries the current one
@@ -305,9 +378,15 @@ impl Client {
         self.request_playlist(cx, track);
     }
 
-    /// Notes that the playlist of the current variant has arrived.
-    pub(super) fn confirm_variant(&mut self) {
-        self.variants.previous = None;
+    /// Notes that a playlist of the current variant has arrived.
+    pub(super) fn confirm_variant(&mut self, track: usize) {
+        if track == 0 {
+            self.variants.previous = None;
+        }
+        let has_arrived = |own: &Track| own.playlist.is_some() && own.next_playlist.is_none();
+        if self.tracks.iter().all(has_arrived) {
+            self.variants.left = None;
+        }
     }
 
     /// Returns to the variant before, and never tries the current one again. Returns `false` if the

@@ -1,6 +1,7 @@
 //! Variables in playlists (rfc8216bis, 4.3 and 4.4.2.3).
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use quick_m3u8::config::ParsingOptionsBuilder;
 use quick_m3u8::tag::KnownTag;
@@ -27,7 +28,11 @@ const SHOWN_MAX: usize = 60;
 
 /// Variables that a playlist defines, with their values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Variables(Vec<(Box<str>, Box<str>)>);
+pub struct Variables {
+    values: HashMap<Box<str>, Box<str>>,
+    /// Number of bytes of the names and values.
+    bytes: usize,
+}
 
 /// Sources of variables outside of a playlist.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,8 +46,7 @@ pub struct Origin<'a> {
 impl Variables {
     /// Returns the value of a variable.
     pub fn get(&self, name: &str) -> Option<&str> {
-        let found = self.0.iter().find(|(own, _)| **own == *name);
-        found.map(|(_, value)| &**value)
+        self.values.get(name).map(|value| &**value)
     }
 
     fn define(&mut self, definition: &Define<'_>, origin: Origin<'_>) -> Result<(), PlaylistError> {
@@ -64,12 +68,11 @@ impl Variables {
         if self.get(name).is_some() {
             return Err(PlaylistError::DefinedTwice(shown(name)));
         }
-        let bytes = self.0.iter().map(|(name, value)| name.len() + value.len());
-        let bytes = bytes.sum::<usize>() + name.len() + value.len();
-        if self.0.len() == VARIABLES_MAX || bytes > BYTES_MAX {
+        self.bytes += name.len() + value.len();
+        if self.values.len() == VARIABLES_MAX || self.bytes > BYTES_MAX {
             return Err(PlaylistError::TooManyVariables);
         }
-        self.0.push((name.into(), (*value).into()));
+        self.values.insert(name.into(), (*value).into());
         Ok(())
     }
 
@@ -104,14 +107,15 @@ impl Variables {
 }
 
 /// Returns the text in which references to variables are replaced by their values, and the
-/// variables. A playlist without definitions stays as it is.
+/// variables. A playlist without references and definitions stays as it is.
 pub(super) fn replace<'a>(
     text: Cow<'a, str>,
     origin: Origin<'_>,
 ) -> Result<(Cow<'a, str>, Variables), PlaylistError> {
     const TAG: &str = "#EXT-X-DEFINE:";
     let mut variables = Variables::default();
-    if !text.lines().any(|line| line.starts_with(TAG)) {
+    let defines = || text.lines().any(|line| line.starts_with(TAG));
+    if !text.contains(REFERENCE) && !defines() {
         return Ok((text, variables));
     }
     let mut replaced = String::with_capacity(text.len());
@@ -199,9 +203,10 @@ mod tests {
     }
 
     #[test]
-    fn playlist_without_definitions_stays_as_it_is() {
-        let text = "#EXTM3U\n{$a}.ts";
-        assert_eq!(replaced(text, Origin::default()).as_deref(), Ok(text));
+    fn playlist_without_references_stays_as_it_is() {
+        let text = "#EXTM3U\na$b.ts";
+        let replaced = replace(Cow::Borrowed(text), Origin::default());
+        assert!(matches!(replaced, Ok((Cow::Borrowed(_), _))));
     }
 
     #[test]
@@ -257,6 +262,10 @@ mod tests {
         let later = format!("{{$b}}\n{define}#EXT-X-DEFINE:NAME=\"b\",VALUE=\"1\"\n");
         for (text, error) in [
             (later, PlaylistError::NotDefined("b".to_owned())),
+            (
+                "{$b}.ts".to_owned(),
+                PlaylistError::NotDefined("b".to_owned()),
+            ),
             (
                 define.repeat(2),
                 PlaylistError::DefinedTwice("a".to_owned()),

@@ -806,3 +806,305 @@ fn delay_is_compared_with_the_duration() {
     // Each segment of 2 s takes 0.5 s, and the first one 1 ms more for its connection.
     assert_eq!(world.recorded(m::DELAY_PER_SECOND), (3, 251));
 }
+
+/// A server of low-latency HLS with two variants of the same bit rate, `b` and `c`, each with audio
+/// of its own. `fails` says which requests are refused, by their path.
+fn play_parts(
+    until: u64,
+    fails: impl Fn(&str, Time) -> Option<Option<Answer>>,
+) -> World<impl FnMut(&str, Time) -> Option<Answer>> {
+    let mut world = World::new(config(), move |path, now| {
+        let text = "#EXTM3U\n\
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"b\",NAME=\"x\",URI=\"/b/sound/live.m3u8\"\n\
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"c\",NAME=\"x\",URI=\"/c/sound/live.m3u8\"\n\
+            #EXT-X-STREAM-INF:BANDWIDTH=1,AUDIO=\"b\"\n/b/live.m3u8\n\
+            #EXT-X-STREAM-INF:BANDWIDTH=1,AUDIO=\"c\"\n/c/live.m3u8\n";
+        if path == "/a/index.m3u8" {
+            return Some(Answer::ok(text));
+        }
+        if let Some(answer) = fails(path, now) {
+            return answer;
+        }
+        let name = path.rsplit('/').next().expect("a name");
+        Origin::default().answer(&format!("/a/{name}"), now)
+    });
+    world.run(at(until));
+    world
+}
+
+#[test]
+fn both_tracks_leave_a_server_that_is_gone() {
+    for from in (5_000..7_000).step_by(100) {
+        let mut world = play_parts(16_000, |path, now| {
+            (path.starts_with("/b/") && now > at(from)).then(|| Some(not_found()))
+        });
+        assert_eq!(world.stop(), Outcome::Stopped, "{from}");
+        assert_eq!(
+            world.count(m::SEGMENTS),
+            world.count(m::SEGMENTS_DUE),
+            "{from}"
+        );
+        assert_eq!(world.count(m::FAILOVERS), 1, "{from}");
+        let paths = world.paths();
+        for folder in ["/c/live", "/c/sound/live"] {
+            let own = paths.iter().filter(|path| path.starts_with(folder));
+            assert!(own.count() > 10, "{from}: {folder}");
+        }
+        assert!(world.count(m::STALLS) <= 1, "{from}");
+    }
+}
+
+#[test]
+fn new_audio_has_three_attempts_after_the_video_has_changed() {
+    let tried = std::cell::Cell::new(0);
+    let mut world = play_parts(16_000, |path, now| {
+        if path.starts_with("/b/") && now > at(5_300) {
+            return Some(Some(not_found()));
+        }
+        let is_first = path.starts_with("/c/sound/live") && tried.replace(tried.get() + 1) == 0;
+        is_first.then(|| Some(unavailable()))
+    });
+    assert_eq!(world.stop(), Outcome::Stopped);
+    assert_eq!(world.count(m::FAILOVERS), 1);
+    assert_eq!(world.count(m::SEGMENTS), world.count(m::SEGMENTS_DUE));
+}
+
+#[test]
+fn segment_that_all_variants_lack_counts_once() {
+    let text = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\none/v.m3u8\n\
+                #EXT-X-STREAM-INF:BANDWIDTH=1\ntwo/v.m3u8\n\
+                #EXT-X-STREAM-INF:BANDWIDTH=1\nthree/v.m3u8\n";
+    let mut world = World::new(config(), |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(text),
+            _ if path.ends_with(".m3u8") => segments(6),
+            _ if path.ends_with("/2.ts") || path.ends_with("/3.ts") => not_found(),
+            _ => Answer::ok([0xff; 188]),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(
+        [world.count(m::FAILOVERS), world.count(m::SEGMENTS_FAILED)],
+        [2, 2]
+    );
+    assert_eq!(
+        [world.count(m::SEGMENTS), world.count(m::SEGMENTS_DUE)],
+        [4, 6]
+    );
+}
+
+#[test]
+fn segment_in_flight_is_received_from_the_other_variant() {
+    // The playlist is gone while segment 8 is being received.
+    let mut world = play_two(|path, now| {
+        let is_gone = path.ends_with("one/v.m3u8") && now > at(3_000);
+        let slow = || Answer::ok([0xff; 188]).in_time(30_000);
+        let is_slow = path.ends_with("one/10.ts");
+        is_gone.then(not_found).or_else(|| is_slow.then(slow))
+    });
+    assert_eq!(world.stop(), Outcome::Stopped);
+    assert_eq!(world.count(m::SEGMENTS), world.count(m::SEGMENTS_DUE));
+    assert_eq!(
+        [
+            world.count(m::SEGMENTS_RETRIED),
+            world.count(m::SEGMENTS_MISSED)
+        ],
+        [1, 0]
+    );
+    let paths = world.paths();
+    assert_eq!(number_of(&paths, "one/10.ts"), 1);
+    assert_eq!(number_of(&paths, "two/10.ts"), 1);
+    assert_eq!(world.count(m::STALLS), 0);
+}
+
+#[test]
+fn repeated_request_does_not_wait_after_a_change() {
+    // Segment 10 fails with a status that may pass, until the playlist is gone too.
+    let mut world = play_two(|path, now| {
+        let is_gone = path.ends_with("one/v.m3u8") && now > at(3_000);
+        let is_broken = path.ends_with("one/10.ts");
+        is_gone
+            .then(not_found)
+            .or_else(|| is_broken.then(unavailable))
+    });
+    assert_eq!(world.stop(), Outcome::Stopped);
+    assert_eq!(world.count(m::SEGMENTS), world.count(m::SEGMENTS_DUE));
+    let asked = world
+        .asked
+        .iter()
+        .find(|asked| asked.path.ends_with("two/10.ts"));
+    let changed = world
+        .asked
+        .iter()
+        .find(|asked| asked.path.ends_with("two/v.m3u8"));
+    let (asked, changed) = (
+        asked.expect("it is requested").at,
+        changed.expect("it changes").at,
+    );
+    assert!(asked.since(changed) < Duration::from_millis(50));
+}
+
+#[test]
+fn player_returns_if_the_other_variant_is_gone() {
+    let world = play_redundant(VariantChoice::Highest, |path, _| match path {
+        "/a/one/2.ts" | "/a/two/high.m3u8" => Some(not_found()),
+        _ => None,
+    });
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(
+        world.notes,
+        ["variant_failed", "variant_failed", "segment_failed"]
+    );
+    assert_eq!(
+        [world.count(m::SEGMENTS), world.count(m::SEGMENTS_DUE)],
+        [7, 8]
+    );
+    // The player also returns after a missing segment of the audio.
+    let world = play_redundant(VariantChoice::Highest, |path, _| match path {
+        "/a/one/2.aac.ts" | "/a/two/audio.m3u8" => Some(not_found()),
+        _ => None,
+    });
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(
+        [world.count(m::SEGMENTS), world.count(m::SEGMENTS_DUE)],
+        [7, 8]
+    );
+}
+
+#[test]
+fn audio_changes_early_if_its_old_playlist_fails() {
+    let config = ClientConfig {
+        variant: VariantChoice::Adaptive,
+        ..config()
+    };
+    let mut world = World::new(config, |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(
+                "#EXTM3U\n\
+                 #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"0\",NAME=\"x\",URI=\"poor.m3u8\"\n\
+                 #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"1\",NAME=\"x\",URI=\"one.m3u8\"\n\
+                 #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"2\",NAME=\"x\",URI=\"two.m3u8\"\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=100000,AUDIO=\"0\"\nlow.m3u8\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=900000,AUDIO=\"1\"\nhigh-one.m3u8\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=900000,AUDIO=\"2\"\nhigh-two.m3u8\n",
+            ),
+            _ if path.ends_with(".m3u8") => {
+                let text = String::from_utf8(segments(4).body).expect("it is text");
+                let kind = path.trim_start_matches("/a/").trim_end_matches(".m3u8");
+                Answer::ok(text.replace(".ts", &format!(".{kind}")))
+            }
+            "/a/0.poor" => not_found().in_time(600),
+            _ => Answer::ok([0xff; 188].repeat(1000)).in_time(100),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(
+        [world.count(m::SWITCHES), world.count(m::FAILOVERS)],
+        [1, 0]
+    );
+    assert_eq!(world.count(m::SEGMENTS), 8);
+    let paths = world.paths();
+    assert_eq!(
+        [number_of(&paths, ".one"), number_of(&paths, ".two")],
+        [4, 0]
+    );
+}
+
+#[test]
+fn first_part_of_a_segment_keeps_its_first_request() {
+    let mut world = World::new(
+        ClientConfig {
+            low_latency: LowLatency::Parts,
+            ..config()
+        },
+        |path, now| {
+            let text = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\n/b/live.m3u8\n\
+                        #EXT-X-STREAM-INF:BANDWIDTH=1\n/c/live.m3u8\n";
+            match path {
+                "/a/index.m3u8" => Some(Answer::ok(text)),
+                "/b/44.part" => Some(not_found().in_time(400)),
+                _ => Origin::default().answer(&path.replace(['b', 'c'], "a"), now),
+            }
+        },
+    );
+    world.run(at(8_000));
+    world.stop();
+    assert_eq!(
+        [world.count(m::FAILOVERS), world.count(m::SEGMENTS_RETRIED)],
+        [1, 1]
+    );
+    // The refusal takes 0.2 s, then the playlist, the initialization section and the part follow.
+    let (_, longest) = world.recorded(m::PART_DELAY);
+    assert!((255..270).contains(&longest), "{longest}");
+}
+
+#[test]
+fn parts_of_other_durations_are_found_by_their_time() {
+    // The second server has two parts in a segment instead of four.
+    let head = "#EXT-X-PART-INF:PART-TARGET=1\n#EXT-X-MEDIA-SEQUENCE:10\n\
+                #EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=3";
+    let part = |number: u32, milliseconds: u32| {
+        let seconds = f64::from(milliseconds) / 1000.0;
+        format!("#EXT-X-PART:DURATION={seconds},URI=\"{number}.p\",INDEPENDENT=YES\n")
+    };
+    let parts = |count: u32, milliseconds: u32| -> String {
+        (0..count)
+            .map(|number| part(number, milliseconds))
+            .collect()
+    };
+    for (played, second, requested) in [
+        (3, 1000, "/a/two/1.p"),
+        (2, 1000, "/a/two/1.p"),
+        (3, 500, "/a/two/3.p"),
+    ] {
+        let count = 2000 / second;
+        let mut world = World::new(config(), |path, now| {
+            let text = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\none/v.m3u8\n\
+                        #EXT-X-STREAM-INF:BANDWIDTH=1\ntwo/v.m3u8\n";
+            Some(match path.split('?').next() {
+                Some("/a/index.m3u8") => Answer::ok(text),
+                Some("/a/one/v.m3u8") if now < at(100) => {
+                    let lines = parts(played, 500);
+                    playlist(head, &lines)
+                }
+                Some("/a/one/v.m3u8") => not_found(),
+                Some("/a/two/v.m3u8") => {
+                    let lines = parts(count, second) + "#EXTINF:2,\nwhole.ts\n#EXT-X-ENDLIST\n";
+                    playlist(head, &lines)
+                }
+                _ => Answer::ok([0xff; 188]),
+            })
+        });
+        world.run(at(60_000));
+        assert!(
+            matches!(world.outcome, Some(Outcome::EndedByServer { .. })),
+            "{:?}",
+            world.outcome
+        );
+        let paths = world.paths();
+        let first = paths
+            .iter()
+            .find(|path| path.starts_with("/a/two/") && path.ends_with(".p"));
+        assert_eq!(first, Some(&requested), "{paths:?}");
+        // All media of the segment is shown once.
+        let shown = world.count(m::SHOWN_NANOSECONDS) / 1_000_000;
+        assert_eq!(shown, 2000, "{paths:?}");
+    }
+}
+
+#[test]
+fn thousands_of_segments_that_cannot_be_requested_end_the_client() {
+    let mut world = World::new(config(), |path, _| {
+        let elsewhere = "#EXTINF:0,\nhttp://10.9.9.9/a.ts\n".repeat(40_000);
+        let first = "#EXTINF:2,\n0.ts\n";
+        Some(match path.ends_with(".m3u8") {
+            true => playlist("", &format!("{first}{elsewhere}#EXT-X-ENDLIST\n")),
+            false => Answer::ok([0xff; 188]),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.failed().0, "redirect_refused");
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 1000);
+}

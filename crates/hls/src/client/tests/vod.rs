@@ -464,7 +464,7 @@ fn audio_that_is_missing_leaves_the_audio_before() {
                  #EXT-X-STREAM-INF:BANDWIDTH=100000,AUDIO=\"poor\"\nlow.m3u8\n",
                 group("good", "good.m3u8"),
                 group("poor", "poor.m3u8"),
-                // A player may not request this one, and never needs it.
+                // A player may not request this one, and leaves its variant out.
                 group("away", "http://10.9.9.9/away.m3u8"),
             )),
             "/a/good.m3u8" => Answer::new("404 Not Found", ""),
@@ -480,7 +480,8 @@ fn audio_that_is_missing_leaves_the_audio_before() {
     });
     world.run(at(60_000));
     assert_eq!(world.outcome, Some(Outcome::Completed));
-    assert_eq!(world.notes, ["variant_failed"]);
+    assert_eq!(world.notes, ["variant_failed", "variant_failed"]);
+    assert!(world.note_texts[0].contains("10.9.9.9"));
     let paths = world.paths();
     let of = |kind: &str| paths.iter().filter(|path| path.ends_with(kind)).count();
     assert_eq!(world.count(m::SWITCHES), 3);

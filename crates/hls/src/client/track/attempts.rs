@@ -10,6 +10,10 @@ use crate::connection::Refusal;
 /// Number of failures in a row after which a playlist or the segments of a track count as gone.
 const FAILURES_MAX: u32 = 3;
 
+/// Number of failures in a row after which the segments of a track count as gone, however short they
+/// are.
+const FAILURES_MOST: u32 = 1000;
+
 /// Failures in a row, and the attempts to get the next piece.
 #[derive(Debug, Default)]
 pub(in crate::client) struct Attempts {
@@ -48,7 +52,7 @@ impl Attempts {
             // Three parts are soon missing.
             Lane::Media => {
                 self.failed = self.failed.saturating_add(media);
-                are_many && self.failed >= target
+                are_many && self.failed >= target || *failures >= FAILURES_MOST
             }
         }
     }
@@ -78,14 +82,14 @@ impl Attempts {
         true
     }
 
-    /// Begins the attempts again at another server. `asked_at` is the time of the request that
-    /// failed, if that was for the piece itself.
-    pub(super) fn begin_again(&mut self, asked_at: Option<Time>, refusal: &Refusal) {
+    /// Begins the attempts again at another server. `since` is the time of the first request for the
+    /// piece, if there was one.
+    pub(in crate::client) fn begin_again(&mut self, since: Option<Time>, refusal: &Refusal) {
         self.next = Some(NextAttempt {
             count: 0,
             at: None,
             is_due: true,
-            since: self.since().or(asked_at),
+            since,
             refusal: refusal.clone(),
         });
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use measure::Time;
 
 use super::hints::Wasted;
-use super::{Track, Wanted};
+use super::{ROUNDING, Track, Wanted};
 use crate::config::{ClientConfig, LowLatency};
 use crate::connection::Refusal;
 use crate::playlist::{MediaPlaylist, Place, SEGMENTS_MAX};
@@ -79,6 +79,9 @@ impl Track {
                     true => {
                         let first = playlist.media_sequence;
                         update.missed = first.saturating_sub(self.next.sequence);
+                        if in_parts {
+                            self.find_part(&playlist);
+                        }
                     }
                     false => self.begin_at(&playlist, playlist.start(distance, in_parts)),
                 }
@@ -210,6 +213,27 @@ impl Track {
         let before = before.take_while(|part| part.place < place);
         let offset = before.map(|part| part.media.duration).sum();
         self.parts_before = (offset, 0);
+    }
+
+    /// Goes on within the next segment, of which parts were played, with the parts of another
+    /// playlist: with the part that has the end of what was played.
+    fn find_part(&mut self, playlist: &MediaPlaylist) {
+        let parts = playlist.parts_of(self.next.sequence);
+        if self.next.part == 0 || parts.is_empty() {
+            return;
+        }
+        let played = self.parts_before.0;
+        let (mut begin, mut count) = (Duration::ZERO, 0);
+        for part in parts {
+            let end = begin + part.media.duration;
+            if end > played + ROUNDING {
+                break;
+            }
+            (begin, count) = (end, count + 1);
+        }
+        self.next.part = count;
+        self.parts_before.0 = begin;
+        self.hidden += played.saturating_sub(begin);
     }
 
     /// Returns what the next request for the playlist waits for, and whether the server may leave

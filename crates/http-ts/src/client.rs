@@ -58,7 +58,7 @@ enum Phase {
 /// Client that plays one URL.
 #[derive(Debug)]
 pub struct Client {
-    config: ClientConfig,
+    config: Arc<ClientConfig>,
     /// URL of the current request: the original one, or that of a redirect.
     current_url: Url,
     /// URLs requested before it.
@@ -107,7 +107,8 @@ impl Client {
     ///
     /// # Errors
     /// The URL is invalid.
-    pub fn new(config: ClientConfig, url: &str) -> Result<Client, UrlError> {
+    pub fn new(config: impl Into<Arc<ClientConfig>>, url: &str) -> Result<Client, UrlError> {
+        let config = config.into();
         Ok(Client {
             config,
             current_url: Url::parse(url)?,

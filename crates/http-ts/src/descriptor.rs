@@ -103,7 +103,7 @@ impl PopulationKeys for ClientConfig {
         surroundings: &RunContext,
     ) -> Result<Box<dyn ClientFactory>, String> {
         Ok(Box::new(Clients {
-            config: self.clone(),
+            config: Arc::new(self.clone()),
             channels: None,
             surroundings: surroundings.clone(),
         }))
@@ -118,7 +118,7 @@ impl PopulationKeys for ClientConfig {
 /// State that the clients of a population share.
 #[derive(Debug)]
 struct Clients {
-    config: ClientConfig,
+    config: Arc<ClientConfig>,
     /// Channels between which they change.
     channels: Option<Arc<Channels<Url>>>,
     surroundings: RunContext,

@@ -2,6 +2,7 @@
 //! publishes until it is stopped or the stream ends.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use measure::Time;
@@ -87,7 +88,7 @@ impl Phase {
 /// RTMP client of one URL.
 #[derive(Debug)]
 pub struct Client {
-    config: ClientConfig,
+    config: Arc<ClientConfig>,
     url: Url,
     seed: u64,
     phase: Phase,
@@ -138,7 +139,12 @@ impl Client {
     ///
     /// # Errors
     /// The URL is invalid.
-    pub fn new(config: ClientConfig, url: &str, seed: u64) -> Result<Client, UrlError> {
+    pub fn new(
+        config: impl Into<Arc<ClientConfig>>,
+        url: &str,
+        seed: u64,
+    ) -> Result<Client, UrlError> {
+        let config = config.into();
         Ok(Client {
             url: Url::parse(url, config.app.as_deref())?,
             config,

@@ -107,7 +107,7 @@ impl PopulationKeys for ClientConfig {
         let source = self.publish.as_ref();
         let source = source.map(|source| Tracks::new(source, file)).transpose()?;
         let maker = ClientMaker {
-            config: self.clone(),
+            config: Arc::new(self.clone()),
             source: source.map(Arc::new),
             surroundings: surroundings.clone(),
         };
@@ -118,7 +118,7 @@ impl PopulationKeys for ClientConfig {
 /// Maker of clients, each of which plays or publishes one URL.
 #[derive(Debug)]
 struct ClientMaker {
-    config: ClientConfig,
+    config: Arc<ClientConfig>,
     source: Option<Arc<Tracks>>,
     surroundings: RunContext,
 }

@@ -92,7 +92,7 @@ enum Phase {
 /// A client that plays or publishes one URL.
 #[derive(Debug)]
 pub struct Client {
-    config: ClientConfig,
+    config: Arc<ClientConfig>,
     /// Requested URL: the given one, or the target of a redirect.
     url: Url,
     phase: Phase,
@@ -137,7 +137,12 @@ const MAX_REDIRECTS: u32 = 5;
 
 impl Client {
     /// Returns a client that will play `url`. All random choices follow from `seed`.
-    pub fn new(config: ClientConfig, url: &str, seed: u64) -> Result<Client, UrlError> {
+    pub fn new(
+        config: impl Into<Arc<ClientConfig>>,
+        url: &str,
+        seed: u64,
+    ) -> Result<Client, UrlError> {
+        let config = config.into();
         let url = Url::parse(url)?;
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         Ok(Client {
@@ -169,7 +174,11 @@ impl Client {
 
     /// Returns a client that asks for the description of `url`, reports it, and leaves without
     /// playing.
-    pub fn describing(config: ClientConfig, url: &str, seed: u64) -> Result<Client, UrlError> {
+    pub fn describing(
+        config: impl Into<Arc<ClientConfig>>,
+        url: &str,
+        seed: u64,
+    ) -> Result<Client, UrlError> {
         let client = Client::new(config, url, seed)?;
         Ok(Client {
             describe_only: true,

@@ -133,7 +133,7 @@ impl PopulationKeys for ClientConfig {
             .map(|source| MediaSource::new(source, file))
             .transpose()?;
         let maker = ClientMaker {
-            config: self.clone(),
+            config: Arc::new(self.clone()),
             source: source.map(Arc::new),
             surroundings: surroundings.clone(),
         };
@@ -166,7 +166,7 @@ const PICTURE_BYTES: u8 = 64;
 /// Maker of clients, each of which plays or publishes one URL.
 #[derive(Debug)]
 struct ClientMaker {
-    config: ClientConfig,
+    config: Arc<ClientConfig>,
     source: Option<Arc<MediaSource>>,
     surroundings: RunContext,
 }

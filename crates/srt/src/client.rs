@@ -2,6 +2,7 @@
 //! stopped or the stream ends.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use measure::Time;
@@ -77,7 +78,7 @@ enum Phase {
 /// A client of one URL.
 #[derive(Debug)]
 pub struct Client {
-    config: ClientConfig,
+    config: Arc<ClientConfig>,
     url: Url,
     seed: u64,
     phase: Phase,
@@ -124,7 +125,12 @@ impl Client {
     ///
     /// # Errors
     /// The URL is invalid.
-    pub fn new(config: ClientConfig, url: &str, seed: u64) -> Result<Client, UrlError> {
+    pub fn new(
+        config: impl Into<Arc<ClientConfig>>,
+        url: &str,
+        seed: u64,
+    ) -> Result<Client, UrlError> {
+        let config = config.into();
         let mut url = Url::parse(url)?;
         if url.messages && !config.messages {
             let why = "the query requests messages; add `messages: true` to the clients";

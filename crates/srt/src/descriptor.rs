@@ -1,6 +1,7 @@
 //! SRT in the protocol registry.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use measure::{Catalogue, CounterId};
 
@@ -147,7 +148,7 @@ impl PopulationKeys for ClientConfig {
         surroundings: &RunContext,
     ) -> Result<Box<dyn ClientFactory>, String> {
         let maker = ClientMaker {
-            config: self.clone(),
+            config: Arc::new(self.clone()),
             media: self.source_media(file)?,
             surroundings: surroundings.clone(),
         };
@@ -158,7 +159,7 @@ impl PopulationKeys for ClientConfig {
 /// Maker of clients, each of which plays or publishes one URL.
 #[derive(Debug)]
 struct ClientMaker {
-    config: ClientConfig,
+    config: Arc<ClientConfig>,
     media: Option<SourceMedia>,
     surroundings: RunContext,
 }

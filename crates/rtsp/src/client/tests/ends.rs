@@ -1,5 +1,7 @@
 //! Detection of the end of the media, and the end of a session.
 
+use std::sync::Arc;
+
 use super::*;
 use kit::media::rtp::StreamSummary;
 use kit::media::rtp::summaries;
@@ -27,7 +29,7 @@ fn answer_teardown(bench: &mut ClientBench) -> Outcome {
 /// Plays without reports, and without keep-alives within the time of the test.
 fn play_without_timers(sdp: &str, streams: u16) -> ClientBench {
     let mut bench = ClientBench::udp();
-    bench.client.config.receiver_reports = false;
+    Arc::make_mut(&mut bench.client.config).receiver_reports = false;
     bench.play_udp(sdp, streams);
     bench.client.conversation.keep_alive_due = None;
     bench
@@ -213,7 +215,7 @@ fn late_wake_up_does_not_turn_silence_into_an_end() {
 #[test]
 fn close_after_silence_is_a_failure() {
     let mut bench = play_without_timers(TWO, 2);
-    bench.client.config.silence = TimeSpan(Duration::from_secs(100));
+    Arc::make_mut(&mut bench.client.config).silence = TimeSpan(Duration::from_secs(100));
     bench.packet(0, 1);
     bench.after(40_000);
     let channel = bench.tcp;

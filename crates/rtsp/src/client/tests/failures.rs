@@ -1,5 +1,7 @@
 //! Every reason of failure.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -440,7 +442,7 @@ fn missing_media_over_udp_names_what_to_try() {
 #[test]
 fn request_timeout_is_configurable() {
     let mut bench = ClientBench::udp();
-    bench.client.config.request_timeout = TimeSpan(Duration::from_millis(300));
+    Arc::make_mut(&mut bench.client.config).request_timeout = TimeSpan(Duration::from_millis(300));
     bench.connect();
     let asked = bench.now;
     bench.asked(Method::Options);

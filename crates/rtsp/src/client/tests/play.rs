@@ -1,5 +1,7 @@
 //! From the connection to media, and events during playback.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::codec::cseq;
 use kit::media::rtp::summaries;
@@ -245,7 +247,7 @@ fn keep_alives_are_sent_at_half_of_the_timeout() {
         receiver_reports: false,
         ..ClientConfig::default()
     };
-    bench.client.config = config;
+    bench.client.config = config.into();
     bench.play_udp(ONE, 1);
     let answered = bench.now;
     let mut seq = 0;
@@ -286,7 +288,7 @@ fn keep_alives_are_sent_at_half_of_the_timeout() {
 #[test]
 fn unanswered_keep_alive_is_only_noted() {
     let mut bench = ClientBench::udp();
-    bench.client.config.receiver_reports = false;
+    Arc::make_mut(&mut bench.client.config).receiver_reports = false;
     bench.play_udp(ONE, 1);
     let mut notes = 0;
     for seq in 0..250 {
@@ -504,7 +506,7 @@ fn options_may_be_refused() {
 #[test]
 fn holes_are_punched_if_configured() {
     let mut bench = ClientBench::udp();
-    bench.client.config.punch_holes = true;
+    Arc::make_mut(&mut bench.client.config).punch_holes = true;
     bench.connect();
     bench.options();
     bench.describe(ONE);

@@ -1,5 +1,6 @@
 //! Streams that are silent while others of the same session play.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::tests::{ClientBench, TWO, bye};
@@ -15,7 +16,7 @@ fn live() -> String {
 /// `second`; then stops the client. Returns the number of silent streams and the notes about them.
 fn stopped_after(sdp: &str, seconds: u16, second: u16, says_bye: bool) -> (u64, Vec<String>) {
     let mut bench = ClientBench::udp();
-    bench.client.config.receiver_reports = false;
+    Arc::make_mut(&mut bench.client.config).receiver_reports = false;
     bench.play_udp(sdp, 2);
     bench.client.conversation.keep_alive_due = None;
     for seq in 0..seconds * 10 {

@@ -284,9 +284,13 @@ impl Client {
             let is_final = true;
             self.leave_playlist(cx, 0, NextPlaylist { url, is_final }, failed);
         }
-        self.plan_audio(cx, audio, true);
-        if failed.track > 0 {
-            self.change_early(cx, failed);
+        if failed.track == 0 {
+            return self.plan_audio(cx, audio, true);
+        }
+        let current = &self.tracks[failed.track].url;
+        if let Some(url) = audio.filter(|audio| !audio.is_same_resource(current)) {
+            let is_final = true;
+            self.leave_playlist(cx, failed.track, NextPlaylist { url, is_final }, failed);
         }
     }
 
@@ -320,12 +324,9 @@ impl Client {
         let is_piece = matches!(own.wanted, Some(Wanted::Piece(_)));
         let is_left = own.has_left_wanted();
         let mut asked_at = failed.asked_at;
-        if (failed.track, failed.lane) != (track, Lane::Media) {
-            asked_at = None;
-            if is_piece {
-                asked_at = own.media.give_up(cx).map(|request| request.since);
-                cx.recorder.add(m::BYTES_WASTED, own.body_bytes);
-            }
+        if is_piece && (failed.track, failed.lane) != (track, Lane::Media) {
+            asked_at = own.media.give_up(cx).map(|request| request.since);
+            cx.recorder.add(m::BYTES_WASTED, own.body_bytes);
         }
         let since = own.attempts.since().or(asked_at.filter(|_| is_piece));
         let again = own.attempts.forget().is_some() || own.wanted.is_some();

@@ -315,6 +315,7 @@ fn change_with_report(
     low_latency: LowLatency,
     answer: Option<Answer>,
     changed: impl Fn(&str) -> String,
+    token: &str,
 ) -> (Vec<String>, Vec<String>) {
     let config = ClientConfig {
         variant: VariantChoice::Adaptive,
@@ -323,8 +324,10 @@ fn change_with_report(
     };
     let mut first = answer;
     let mut world = World::new(config, |path, now| {
-        let text = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=100000\nlow/live.m3u8\n\
-                    #EXT-X-STREAM-INF:BANDWIDTH=900000\nhigh/live.m3u8\n";
+        let text = format!(
+            "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=100000\nlow/live.m3u8\n\
+             #EXT-X-STREAM-INF:BANDWIDTH=900000\nhigh/live.m3u8{token}\n"
+        );
         if path == "/a/index.m3u8" {
             return Some(Answer::ok(text));
         }
@@ -351,6 +354,10 @@ fn change_with_report(
     assert_eq!(world.count(m::SWITCHES), 1);
     assert_eq!(world.count(m::SEGMENTS), world.count(m::SEGMENTS_DUE));
     assert_eq!(world.count(m::STALLS), 0);
+    // Requests that name no segment, also that for the multivariant playlist.
+    let plain = |path: &&&str| path.contains(".m3u8") && !path.contains("_HLS_msn");
+    let plain = world.paths().iter().filter(plain).count() as u64;
+    assert_eq!(world.recorded(m::PLAYLIST_DELAY).0, plain);
     let mut paths = world.paths();
     paths.retain(|path| path.contains("high/live.m3u8"));
     let notes = world.notes.iter().map(ToString::to_string).collect();
@@ -360,28 +367,31 @@ fn change_with_report(
 #[test]
 fn change_of_variant_asks_for_the_reported_end() {
     // Segments 0 to 9 are complete, with four parts each.
-    let (paths, notes) = change_with_report(LowLatency::Hints, None, str::to_owned);
+    let (paths, notes) = change_with_report(LowLatency::Hints, None, str::to_owned, "");
     assert_eq!(paths[0], "/a/high/live.m3u8?_HLS_msn=9&_HLS_part=3");
     assert!(
         paths[1].starts_with("/a/high/live.m3u8?_HLS_msn=10&_HLS_part="),
         "{paths:?}"
     );
     assert_eq!(notes, [""; 0]);
+    // The report lacks the token of the URL.
+    let (paths, _) = change_with_report(LowLatency::Hints, None, str::to_owned, "?t=1");
+    assert_eq!(paths[0], "/a/high/live.m3u8?t=1&_HLS_msn=9&_HLS_part=3");
     // Players of whole segments ask for no part, and only for what the server can wait for.
     let segments = |text: &str| text.replace("#EXT-X-PART-INF:PART-TARGET=0.5\n", "");
     let at_once = |text: &str| text.replace("CAN-BLOCK-RELOAD=YES,", "");
     let (hints, none) = (LowLatency::Hints, LowLatency::None);
     for (paths, first) in [
         (
-            change_with_report(hints, None, segments).0,
+            change_with_report(hints, None, segments, "").0,
             "/a/high/live.m3u8?_HLS_msn=9",
         ),
         (
-            change_with_report(hints, None, at_once).0,
+            change_with_report(hints, None, at_once, "").0,
             "/a/high/live.m3u8",
         ),
         (
-            change_with_report(none, None, str::to_owned).0,
+            change_with_report(none, None, str::to_owned, "").0,
             "/a/high/live.m3u8",
         ),
     ] {
@@ -392,7 +402,7 @@ fn change_of_variant_asks_for_the_reported_end() {
 #[test]
 fn server_that_refuses_the_reported_end_is_asked_without_it() {
     let refused = Answer::new("400 Bad Request", "");
-    let (paths, notes) = change_with_report(LowLatency::Hints, Some(refused), str::to_owned);
+    let (paths, notes) = change_with_report(LowLatency::Hints, Some(refused), str::to_owned, "");
     assert_eq!(paths[0], "/a/high/live.m3u8?_HLS_msn=9&_HLS_part=3");
     assert_eq!(paths[1], "/a/high/live.m3u8");
     assert_eq!(notes, ["playlist_failed"]);
@@ -899,7 +909,11 @@ fn segment_in_flight_is_received_from_the_other_variant() {
     // The playlist is gone while segment 8 is being received.
     let mut world = play_two(|path, now| {
         let is_gone = path.ends_with("one/v.m3u8") && now > at(3_000);
-        let slow = || Answer::ok([0xff; 188]).in_time(30_000);
+        // A part of the body arrives before.
+        let slow = || Answer {
+            cuts: vec![100],
+            ..Answer::ok([0xff; 188]).in_time(2_400)
+        };
         let is_slow = path.ends_with("one/10.ts");
         is_gone.then(not_found).or_else(|| is_slow.then(slow))
     });
@@ -915,7 +929,13 @@ fn segment_in_flight_is_received_from_the_other_variant() {
     let paths = world.paths();
     assert_eq!(number_of(&paths, "one/10.ts"), 1);
     assert_eq!(number_of(&paths, "two/10.ts"), 1);
-    assert_eq!(world.count(m::STALLS), 0);
+    assert_eq!(
+        [world.count(m::STALLS), world.count(m::BYTES_WASTED)],
+        [0, 100]
+    );
+    // The delay begins with the first request.
+    let (_, longest) = world.recorded(m::SEGMENT_DELAY);
+    assert!((1_900..2_200).contains(&longest), "{longest}");
 }
 
 #[test]
@@ -943,6 +963,8 @@ fn repeated_request_does_not_wait_after_a_change() {
         changed.expect("it changes").at,
     );
     assert!(asked.since(changed) < Duration::from_millis(50));
+    let (_, longest) = world.recorded(m::SEGMENT_DELAY);
+    assert!((1_900..2_200).contains(&longest), "{longest}");
 }
 
 #[test]
@@ -1107,4 +1129,106 @@ fn thousands_of_segments_that_cannot_be_requested_end_the_client() {
     world.run(at(60_000));
     assert_eq!(world.failed().0, "redirect_refused");
     assert_eq!(world.count(m::SEGMENTS_FAILED), 1000);
+}
+
+#[test]
+fn player_does_not_return_because_of_one_failure() {
+    let tried = std::cell::Cell::new(0);
+    let world = play_redundant(VariantChoice::Highest, |path, _| match path {
+        "/a/one/2.ts" => Some(not_found()),
+        "/a/two/high.m3u8" if tried.replace(tried.get() + 1) == 0 => Some(unavailable()),
+        _ => None,
+    });
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(world.notes, ["variant_failed", "playlist_failed"]);
+    assert_eq!(world.count(m::SEGMENTS), 8);
+}
+
+#[test]
+fn player_does_not_return_once_it_has_the_other_playlist() {
+    let mut world = play_two(|path, now| {
+        let is_gone = path.ends_with("two/v.m3u8") && now > at(8_000);
+        let is_missing = path.ends_with("one/9.ts");
+        is_gone
+            .then(unavailable)
+            .or_else(|| is_missing.then(not_found))
+    });
+    assert_eq!(world.failed().0, "status_5xx");
+    assert_eq!(world.count(m::FAILOVERS), 1);
+}
+
+#[test]
+fn adaptive_player_does_not_leave_a_bit_rate_for_its_audio() {
+    let config = ClientConfig {
+        variant: VariantChoice::Adaptive,
+        ..config()
+    };
+    let mut world = World::new(config, |path, _| {
+        Some(match path {
+            "/a/index.m3u8" => Answer::ok(
+                "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"x\",URI=\"a.m3u8\"\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=100000,AUDIO=\"a\"\nlow.m3u8\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=900000000,AUDIO=\"a\"\nhigh.m3u8\n",
+            ),
+            "/a/a.m3u8" => not_found(),
+            _ if path.ends_with(".m3u8") => segments(4),
+            _ => Answer::ok([0xff; 188]),
+        })
+    });
+    world.run(at(60_000));
+    assert_eq!(world.failed().0, "status_404");
+    assert_eq!(world.count(m::SWITCHES), 0);
+}
+
+#[test]
+fn video_that_is_over_does_not_change_with_the_audio() {
+    let world = play_redundant(VariantChoice::Highest, |path, _| {
+        let late = || not_found().in_time(1_000);
+        path.ends_with("one/3.aac.ts").then(late)
+    });
+    assert_eq!(world.outcome, Some(Outcome::Completed));
+    assert_eq!(
+        [world.count(m::SEGMENTS), world.count(m::SEGMENTS_RETRIED)],
+        [8, 1]
+    );
+    let paths = world.paths();
+    assert_eq!(number_of(&paths, "two/high.m3u8"), 0);
+    assert_eq!(number_of(&paths, "two/3.aac.ts"), 1);
+}
+
+#[test]
+fn audio_alone_may_leave_a_server() {
+    for from in (5_000..7_000).step_by(100) {
+        let mut world = play_parts(16_000, |path, now| {
+            let is_gone = path.starts_with("/b/sound") && now > at(from);
+            is_gone.then(|| Some(not_found()))
+        });
+        assert_eq!(world.stop(), Outcome::Stopped, "{from}");
+        assert_eq!(
+            world.count(m::SEGMENTS),
+            world.count(m::SEGMENTS_DUE),
+            "{from}"
+        );
+        assert_eq!(world.count(m::FAILOVERS), 1, "{from}");
+    }
+}
+
+#[test]
+fn segment_in_flight_that_has_left_the_playlist_has_failed() {
+    // Segment 10 takes 18 s; the playlist begins with 12 when its server is gone.
+    let mut world = play_two(|path, now| {
+        let is_gone = path.ends_with("one/v.m3u8") && now > at(15_000);
+        let slow = || Answer::ok([0xff; 188]).in_time(18_000);
+        let is_slow = path.ends_with("one/10.ts");
+        is_gone.then(not_found).or_else(|| is_slow.then(slow))
+    });
+    world.stop();
+    assert_eq!(
+        [world.count(m::FAILOVERS), world.count(m::SEGMENTS_RETRIED)],
+        [1, 0]
+    );
+    assert_eq!(world.count(m::SEGMENTS_FAILED), 1);
+    let known = [m::SEGMENTS, m::SEGMENTS_FAILED, m::SEGMENTS_MISSED].map(|own| world.count(own));
+    assert_eq!(world.count(m::SEGMENTS_DUE), known.iter().sum::<u64>());
+    assert!(known[0] > 3 && known[2] > 0, "{known:?}");
 }

@@ -11,6 +11,7 @@ use crate::config::{LowLatency, VariantChoice};
 use session::{AckDelay, ChannelError, Flows, Judgement, Outcome, Sinks};
 
 mod encrypted;
+mod failover;
 mod hostile;
 mod live;
 mod low_latency;

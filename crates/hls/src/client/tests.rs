@@ -12,6 +12,7 @@ use session::{AckDelay, ChannelError, Flows, Judgement, Outcome, Sinks};
 
 mod encrypted;
 mod failover;
+mod failover_of_parts;
 mod hostile;
 mod live;
 mod low_latency;

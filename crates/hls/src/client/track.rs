@@ -6,7 +6,7 @@ use std::time::Duration;
 use measure::Time;
 
 use crate::boxes::TimeScales;
-use crate::config::{ClientConfig, LowLatency};
+use crate::config::ClientConfig;
 use crate::connection::{Connection, Refusal};
 use crate::content::{Content, Encryption};
 use crate::failure::Failure;
@@ -20,10 +20,12 @@ use kit::media::ts::checker::FirstPicture;
 use session::ChannelId;
 
 mod attempts;
+mod changes;
 mod hints;
 mod reload;
 
 use attempts::Attempts;
+pub(super) use changes::NextPlaylist;
 pub(super) use hints::HeldMap;
 use hints::{Hinted, HintedMap};
 
@@ -133,14 +135,6 @@ pub(super) struct Track {
     pub(super) attempts: Attempts,
     /// True if the last segment was received or skipped.
     pub(super) is_over: bool,
-}
-
-/// A playlist to which a track changes.
-#[derive(Clone, Debug)]
-pub(super) struct NextPlaylist {
-    pub(super) url: Url,
-    /// True if the track does not return to the current one.
-    pub(super) is_final: bool,
 }
 
 /// Purpose of a request on the connection for media.
@@ -278,70 +272,6 @@ impl Track {
             Lane::Playlists => &mut self.playlists,
             Lane::Media => &mut self.media,
         }
-    }
-
-    /// Goes on with the playlist of another variant or rendition, at the same place. Returns the
-    /// bytes of each hint that was received and is of no use any more.
-    pub(super) fn change_playlist(&mut self, url: Url, config: &ClientConfig) -> [Option<u64>; 2] {
-        let is_between = self.next.part > 0 && self.is_between_segments();
-        self.attempts.count_success(Lane::Playlists);
-        self.reported = self.reported_end(&url, config);
-        self.previous_url = Some(std::mem::replace(&mut self.url, url));
-        self.playlist = None;
-        self.map = None;
-        self.last = None;
-        self.refused = None;
-        self.refused_map = None;
-        self.behind_since = None;
-        if is_between {
-            self.go_to(self.next.next_segment());
-        }
-        let part = self.held.take().map(|held| held.bytes);
-        let map = self.held_map.take().map(|held| held.bytes);
-        [part, map]
-    }
-
-    /// Returns what the playlist at a URL ends with, if the current one says so and the server can
-    /// wait for it. Players of whole segments ask for no part.
-    fn reported_end(&self, url: &Url, config: &ClientConfig) -> Option<(u64, Option<u32>)> {
-        let playlist = self.playlist.as_ref()?;
-        let can_block = playlist.control.can_block_reload;
-        if config.low_latency == LowLatency::None || !can_block {
-            return None;
-        }
-        let resolve = |uri: &str| self.base.redirect(uri).ok();
-        let is_it = |uri: &str| resolve(uri).is_some_and(|other| other.is_same_resource(url));
-        // The multivariant playlist may add a token to the URL.
-        let without_query = |url: &Url| {
-            let path = url.target().split('?').next();
-            (url.authority().to_owned(), path.map(str::to_owned))
-        };
-        let is_like_it = |uri: &str| {
-            resolve(uri).is_some_and(|other| without_query(&other) == without_query(url))
-        };
-        let reported = playlist.reported_end(is_it);
-        let (sequence, part) = reported.or_else(|| playlist.reported_end(is_like_it))?;
-        Some((sequence, part.filter(|_| self.is_in_parts(config))))
-    }
-
-    /// Returns the playlist with which it goes on now, if it is to change.
-    pub(super) fn take_next_playlist(&mut self) -> Option<NextPlaylist> {
-        let is_free = !self.media.is_busy() && !self.is_over && self.is_between_segments();
-        self.next_playlist.take_if(|_| is_free)
-    }
-
-    /// True if the next piece begins a segment, so that it can be of another variant.
-    pub(super) fn is_between_segments(&self) -> bool {
-        let is_complete = || {
-            let playlist = self.playlist.as_ref()?;
-            let segment = playlist.segment(self.next.sequence)?;
-            let parts = playlist.parts_of(self.next.sequence);
-            Some(match parts.is_empty() {
-                true => segment.duration.saturating_sub(self.parts_before.0) <= ROUNDING,
-                false => self.next.part as usize >= parts.len(),
-            })
-        };
-        self.next.part == 0 || is_complete() == Some(true)
     }
 
     /// Counts a failure. Returns `true` if the playlist or the segments count as gone.
@@ -719,7 +649,7 @@ impl WantedPiece {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::playlist::{Playlist, Segment};
+    use crate::playlist::Segment;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -738,39 +668,6 @@ mod tests {
         let mut piece = WantedPiece::new(Place::default(), Piece::Segment(&segment), false);
         piece.is_of_old_count = true;
         piece
-    }
-
-    #[test]
-    fn segment_whose_parts_are_not_listed_ends_with_its_duration() {
-        let text = b"#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\na\n#EXTINF:4,\nb\n";
-        let Ok(Playlist::Media(playlist)) = Playlist::parse(text, None) else {
-            panic!("it is one");
-        };
-        let mut own = track(0, 0);
-        own.playlist = Some(*playlist);
-        assert!(own.is_between_segments());
-        own.next.part = 2;
-        own.parts_before.0 = 2 * SECOND;
-        assert!(!own.is_between_segments());
-        own.parts_before.0 = 4 * SECOND;
-        assert!(own.is_between_segments());
-    }
-
-    #[test]
-    fn change_of_playlist_goes_on_after_a_whole_segment_or_within_it() {
-        let text = b"#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\na\n#EXTINF:4,\nb\n";
-        for (played, next) in [(2, (0, 2)), (4, (1, 0))] {
-            let Ok(Playlist::Media(playlist)) = Playlist::parse(text, None) else {
-                panic!("it is one");
-            };
-            let mut own = track(0, 0);
-            own.playlist = Some(*playlist);
-            own.next.part = 2;
-            own.parts_before.0 = played * SECOND;
-            let url = Url::parse("http://h/b.m3u8").expect("a URL");
-            own.change_playlist(url, &ClientConfig::default());
-            assert_eq!((own.next.sequence, own.next.part), next);
-        }
     }
 
     #[test]

@@ -205,8 +205,8 @@ impl Client {
         }
     }
 
-    /// Goes on at once with the playlist to which the track was to change after its segment, because
-    /// a request failed. Returns `false` if there is none.
+    /// Goes on at once with the playlist to which the track was to change after its segment,
+    /// because a request failed. Returns `false` if there is none.
     pub(super) fn change_early(&mut self, cx: &mut Context<'_>, failed: &Failed<'_>) -> bool {
         let Some(next) = self.tracks[failed.track].next_playlist.take() else {
             return false;
@@ -245,8 +245,8 @@ impl Client {
             || is_hopeless && track == 0 && self.leave_rate(cx, failed)
     }
 
-    /// Goes on with another variant of the same bit rate at the same place. Returns `false` if there
-    /// is none.
+    /// Goes on with another variant of the same bit rate at the same place. Returns `false` if
+    /// there is none.
     fn fail_over(&mut self, cx: &mut Context<'_>, failed: &Failed<'_>) -> bool {
         let url = self.tracks[failed.track].url.clone();
         let Some(left) = self.variants.replace(failed.track, &url) else {
@@ -258,8 +258,8 @@ impl Client {
         true
     }
 
-    /// Returns to the variant that was left because of a segment, if the playlist of the current one
-    /// cannot be had either.
+    /// Returns to the variant that was left because of a segment, if the playlist of the current
+    /// one cannot be had either. Returns `false` if there is none.
     fn return_to_left(&mut self, cx: &mut Context<'_>, failed: &Failed<'_>) -> bool {
         let own = &mut self.variants;
         let Some(left) = own.left.take() else {
@@ -311,8 +311,8 @@ impl Client {
         true
     }
 
-    /// Lets a track go on with another playlist at once. A segment that is being received, or was to
-    /// be requested again, is requested from there.
+    /// Lets a track go on with another playlist at once. A segment that is being received, or was
+    /// to be requested again, is requested from there.
     fn leave_playlist(
         &mut self,
         cx: &mut Context<'_>,

@@ -10,8 +10,8 @@ use crate::connection::Refusal;
 /// Number of failures in a row after which a playlist or the segments of a track count as gone.
 const FAILURES_MAX: u32 = 3;
 
-/// Number of failures in a row after which the segments of a track count as gone, however short they
-/// are.
+/// Number of failures in a row after which the segments of a track count as gone, however short
+/// they are.
 const FAILURES_MOST: u32 = 1000;
 
 /// Failures in a row, and the attempts to get the next piece.
@@ -82,8 +82,8 @@ impl Attempts {
         true
     }
 
-    /// Begins the attempts again at another server. `since` is the time of the first request for the
-    /// piece, if there was one.
+    /// Begins the attempts again at another server. `since` is the time of the first request for
+    /// the piece, if there was one.
     pub(in crate::client) fn begin_again(&mut self, since: Option<Time>, refusal: &Refusal) {
         self.next = Some(NextAttempt {
             count: 0,

@@ -176,12 +176,17 @@ impl TrueValue {
         }
     }
 
+    /// A value of which only the bounds are known.
+    pub fn between(from: f64, to: f64) -> TrueValue {
+        TrueValue {
+            value: f64::midpoint(from, to),
+            uncertainty: (to - from) / 2.0,
+        }
+    }
+
     /// A value in seconds between two numbers of nanoseconds.
     pub fn between_nanos(from: f64, to: f64) -> TrueValue {
-        TrueValue {
-            value: f64::midpoint(from, to) / 1e9,
-            uncertainty: (to - from) / 2.0 / 1e9,
-        }
+        TrueValue::between(from / 1e9, to / 1e9)
     }
 }
 

@@ -466,7 +466,7 @@ fn compare_bit_rate(
             streams: group.name,
             metric: "bitrate".to_owned(),
             unit: Unit::BitsPerSecond,
-            truth: TrueValue::exactly(truth),
+            truth,
             measured: totals.named("bitrate", measure::totals::Statistic::Value),
             tolerance: BIT_RATE,
         });

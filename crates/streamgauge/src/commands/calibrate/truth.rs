@@ -217,18 +217,27 @@ pub(super) fn mean_jitter(streams: &[ServedStream], from: f64, to: f64) -> Optio
     })
 }
 
-/// Returns the payload of first copies that left from `from` to before `to`, in bit/s.
-pub(super) fn bit_rate(streams: &[ServedStream], from: f64, to: f64) -> f64 {
-    let mut bytes = 0;
+/// Returns the payload of first copies that left from `from` to before `to`, in bit/s. A packet that
+/// was being handed over at one of these times may have left before it or after it.
+pub(super) fn bit_rate(streams: &[ServedStream], from: f64, to: f64) -> TrueValue {
+    let (mut certain, mut possible) = (0, 0);
     for stream in streams {
         let mut seen = BTreeSet::new();
         for departure in &stream.departures {
-            if seen.insert(departure.number) && (from..to).contains(&departure.at()) {
-                bytes += departure.payload;
+            if !seen.insert(departure.number) {
+                continue;
+            }
+            let (began, ended) = departure.sent_between;
+            if from <= began && ended < to {
+                certain += departure.payload;
+            }
+            if from <= ended && began < to {
+                possible += departure.payload;
             }
         }
     }
-    bytes as f64 * 8.0 / ((to - from) / 1e9)
+    let rate = |bytes: u64| bytes as f64 * 8.0 / ((to - from) / 1e9);
+    TrueValue::between(rate(certain), rate(possible))
 }
 
 #[cfg(test)]
@@ -303,7 +312,21 @@ mod tests {
             (65_535, 10.0),
             (65_536, 1000.0),
         ]);
-        assert_eq!(bit_rate(&[stream], 0.0, 1e9), 1600.0);
+        assert_eq!(bit_rate(&[stream], 0.0, 1e9), TrueValue::exactly(1600.0));
+    }
+
+    #[test]
+    fn packets_handed_over_at_the_edges_make_the_bit_rate_uncertain() {
+        // Over the second that begins at 10 ms: the packets at 20 and 30 ms are certain.
+        let packets = [10.0, 20.0, 30.0, 1010.0].into_iter().zip(65_534..);
+        let packets: Vec<_> = packets.map(|(at, number)| (number, at)).collect();
+        let mut stream = stream(&packets);
+        let rate = |stream: &ServedStream| bit_rate(std::slice::from_ref(stream), 10e6, 1010e6);
+        assert_eq!(rate(&stream), TrueValue::exactly(2400.0));
+        stream.departures[0].sent_between = (9e6, 11e6);
+        stream.departures[3].sent_between = (1005e6, 1015e6);
+        let (value, uncertainty) = (2400.0, 800.0);
+        assert_eq!(rate(&stream), TrueValue { value, uncertainty });
     }
 
     #[test]

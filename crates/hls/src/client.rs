@@ -14,7 +14,9 @@ use super::connection::{Refusal, Shared, Wish};
 use super::failure::Failure;
 use super::metrics as m;
 use super::playback::Playback;
-use super::playlist::{MediaPlaylist, Oddities, OddityKinds, Origin, Playlist, PlaylistError};
+use super::playlist::{
+    Extent, MediaPlaylist, Oddities, OddityKinds, Origin, Playlist, PlaylistError,
+};
 use kit::http1::{Head, ResponseItem, Url};
 use kit::metrics as clients;
 use session::{ArrivalTimes, ChannelId, CloseReason, Context, Input, Note, Output, Session};
@@ -27,8 +29,8 @@ mod tests;
 mod track;
 mod variants;
 
-use media::{Found, count_wasted};
-use track::{HeldMap, Lane, Next, Room, Track, Wanted};
+use media::Found;
+use track::{HeldMap, Lane, Next, Room, Track, Wanted, count_wasted};
 use variants::Variants;
 
 /// Maximum length of a playlist in bytes.
@@ -128,7 +130,7 @@ impl Client {
         }
         let wish = Wish {
             url,
-            range: None,
+            extent: Extent::Whole,
             patience,
             takes_gzip: true,
         };
@@ -221,6 +223,16 @@ impl Client {
         bytes: &[u8],
         arrived: impl Fn(usize) -> Time,
     ) {
+        if lane == Lane::Media && self.tracks[track].receives_open_range() {
+            cx.recorder.add(m::PAYLOAD_BYTES, bytes.len() as u64);
+            let own = &mut self.tracks[track];
+            if !own.extend_open_range(bytes, arrived(bytes.len())) {
+                let text = "too many bytes of a hint arrived before the playlist listed its parts";
+                let refusal = own.media.refusal(Failure::WrongRange, text);
+                self.refuse(cx, track, lane, refusal);
+            }
+            return;
+        }
         if lane == Lane::Media {
             let own = &mut self.tracks[track];
             let before = own.body_bytes;
@@ -467,6 +479,9 @@ impl Client {
             return;
         }
         loop {
+            if !self.take_open_range(cx, track) {
+                return;
+            }
             if let Some(next) = self.tracks[track].take_next_playlist() {
                 self.change_playlist(cx, track, next.url);
                 self.tracks[track].previous_url.take_if(|_| next.is_final);
@@ -509,7 +524,7 @@ impl Client {
                 },
                 Next::Fetch {
                     uri,
-                    range,
+                    extent,
                     wanted,
                     key,
                 } => {
@@ -517,7 +532,7 @@ impl Client {
                     let found = found.and_then(|url| Ok((url, self.find_key(track, key)?)));
                     match found {
                         Ok((url, Found::Encryption(encryption))) => {
-                            let wish = (url, range);
+                            let wish = (url, extent);
                             self.request_media(cx, track, wish, wanted, encryption);
                         }
                         Ok((_, Found::KeyAt(url))) => self.request_key(cx, track, url),

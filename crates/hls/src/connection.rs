@@ -12,7 +12,7 @@ use super::caching::Caching;
 use super::config::ClientConfig;
 use super::failure::Failure;
 use super::metrics as m;
-use super::playlist::ByteRange;
+use super::playlist::{ByteRange, Extent};
 use kit::auth;
 use kit::http1::{self, CloseState, Cookies, Head, ResponseDecoder, Url, Version};
 use kit::lifecycle::{self, Addresses};
@@ -72,7 +72,7 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Wish {
     pub(super) url: Url,
-    pub(super) range: Option<ByteRange>,
+    pub(super) extent: Extent,
     /// Time for which the server may wait with the response, if it is longer than
     /// `request_timeout`.
     pub(super) patience: Duration,
@@ -84,7 +84,7 @@ pub(super) struct Wish {
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) url: Url,
-    pub(super) range: Option<ByteRange>,
+    extent: Extent,
     /// Time of the request before any redirect.
     pub(super) since: Time,
     /// Time when the current request was sent, or its connection was begun.
@@ -124,9 +124,12 @@ impl Connection {
         self.state == State::Body
     }
 
-    /// Part of the resource that is being requested; `None`: all of it.
+    /// Part of the resource that is being requested; `None`: all of it, or all that follows.
     pub(super) fn range(&self) -> Option<ByteRange> {
-        self.request.as_ref()?.range
+        match self.request.as_ref()?.extent {
+            Extent::Range(range) => Some(range),
+            Extent::Whole | Extent::From(_) => None,
+        }
     }
 
     /// Requests a resource. The connection must not be busy.
@@ -139,7 +142,7 @@ impl Connection {
     ) {
         self.request = Some(Box::new(Request {
             url: wish.url,
-            range: wish.range,
+            extent: wish.extent,
             since: cx.now,
             sent_at: cx.now,
             head_at: None,
@@ -215,10 +218,14 @@ impl Connection {
             false => "identity",
         };
         let credentials = url.user_info().map(auth::basic);
-        let range = request.range.and_then(|range| {
-            let last = range.offset.checked_add(range.length - 1)?;
-            Some(format!("bytes={}-{last}", range.offset))
-        });
+        let range = match request.extent {
+            Extent::Whole => None,
+            Extent::From(offset) => Some(format!("bytes={offset}-")),
+            Extent::Range(range) => {
+                let last = range.offset.checked_add(range.length - 1);
+                last.map(|last| format!("bytes={}-{last}", range.offset))
+            }
+        };
         let mut headers = vec![
             ("User-Agent", config.user_agent.as_str()),
             ("Accept-Encoding", accepted),
@@ -295,6 +302,10 @@ impl Connection {
         self.keeps_alive = head.keeps_alive();
         shared.cookies.store(&request.url, &head.headers);
         match head.status {
+            status @ (200..=205 | 207..=299) if matches!(request.extent, Extent::From(1..)) => {
+                let text = format!("{status} instead of a byte range");
+                Err(self.refusal(Failure::WrongRange, &text))
+            }
             200..=299 => Ok(true),
             301 | 302 | 303 | 307 | 308 => {
                 self.redirect(cx.recorder, config, shared, head)?;
@@ -437,7 +448,14 @@ impl Connection {
             State::Requested => {
                 Some(request.sent_at + config.request_timeout.0.max(request.patience))
             }
-            State::Body => Some(request.head_at? + config.body_timeout.0),
+            State::Body => {
+                // The rest of a resource arrives as it is made.
+                let rest = match request.extent {
+                    Extent::From(_) => request.patience,
+                    Extent::Whole | Extent::Range(_) => Duration::ZERO,
+                };
+                Some(request.head_at? + config.body_timeout.0 + rest)
+            }
             State::Closed | State::Opening | State::Idle => None,
         }
     }

@@ -178,8 +178,8 @@ pub struct Hint {
     pub kind: HintKind,
     /// URI of the resource that will hold it.
     pub uri: Box<str>,
-    /// Part of the resource; `None`: all of it.
-    pub range: Option<ByteRange>,
+    /// Part of the resource.
+    pub extent: Extent,
 }
 
 /// Kind of a hinted resource.
@@ -243,6 +243,29 @@ pub struct ByteRange {
     pub offset: u64,
     /// Number of bytes, at least 1.
     pub length: u64,
+}
+
+/// Bytes of a resource that are requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All of them.
+    Whole,
+    /// A range.
+    Range(ByteRange),
+    /// All from this offset on. The resource may still grow.
+    From(u64),
+}
+
+impl Extent {
+    fn is_empty(self) -> bool {
+        matches!(self, Extent::Range(ByteRange { length: 0, .. }))
+    }
+}
+
+impl From<Option<ByteRange>> for Extent {
+    fn from(range: Option<ByteRange>) -> Extent {
+        range.map_or(Extent::Whole, Extent::Range)
+    }
 }
 
 /// Reason why a text is not a playlist that can be played.

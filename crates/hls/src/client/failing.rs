@@ -1,8 +1,7 @@
 //! Requests that fail, and what a player does then.
 
 use super::Client;
-use super::media::count_wasted;
-use super::track::{Lane, Wanted};
+use super::track::{Lane, Wanted, count_wasted};
 use crate::connection::Refusal;
 use crate::metrics as m;
 use measure::Time;
@@ -48,8 +47,10 @@ impl Client {
             let (kind, text) = ("hint_failed", refusal.detail);
             cx.out.push_back(Output::Note(Note { kind, text }));
             let bytes = own.body_bytes;
+            if !own.waste_open_range(cx) {
+                count_wasted(cx, bytes);
+            }
             own.skip(&self.config);
-            count_wasted(cx, bytes);
             return true;
         }
         if lane == Lane::Playlists && own.names_reported {

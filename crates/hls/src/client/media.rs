@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use measure::{HistogramId, Time};
 
-use super::track::{Lane, Wanted, WantedPiece};
+use super::track::{ArrivedPart, Lane, Listed, Wanted, WantedPiece, count_wasted};
 use super::{Client, KeyFrame};
 use crate::connection::{Refusal, Wish};
 use crate::content::{Cipher, Encryption, key_in};
 use crate::failure::Failure;
 use crate::inspection::Findings;
 use crate::metrics as m;
-use crate::playlist::{ByteRange, HintKind, Key};
+use crate::playlist::{Extent, HintKind, Key};
 use kit::http1::Url;
 use kit::metrics as clients;
 use session::{Context, Note, Output};
@@ -112,7 +112,7 @@ impl Client {
         if tracks.any(|own| own.wanted.as_ref().is_some_and(is_it)) {
             self.tracks[track].awaits_key = true;
         } else {
-            let wish = (url.clone(), None);
+            let wish = (url.clone(), Extent::Whole);
             self.request_media(cx, track, wish, Wanted::Key(url), Encryption::None);
         }
     }
@@ -121,7 +121,7 @@ impl Client {
         &mut self,
         cx: &mut Context<'_>,
         track: usize,
-        (url, range): (Url, Option<ByteRange>),
+        (url, extent): (Url, Extent),
         wanted: Wanted,
         encryption: Encryption,
     ) {
@@ -137,10 +137,11 @@ impl Client {
         if !matches!(wanted, Wanted::Hint(_)) && own.attempts.take_due() {
             cx.recorder.add(m::SEGMENTS_RETRIED, 1);
         }
+        own.begin_open_range(&wanted, cx.now);
         own.begin_body(wanted, encryption, seeks_picture);
         let wish = Wish {
             url,
-            range,
+            extent,
             patience,
             takes_gzip: false,
         };
@@ -180,6 +181,7 @@ impl Client {
             }
         } else if let Some(Wanted::Hint(hint)) = wanted
             && hint.kind == HintKind::Part
+            && !hint.is_open()
         {
             cx.recorder.record(m::HINT_DELAY, took.as_nanos() as u64);
         }
@@ -210,6 +212,67 @@ impl Client {
                 self.refuse(cx, track, Lane::Media, refusal);
             }
         }
+    }
+
+    /// Takes the parts that have arrived in the rest of a resource, as far as the playlist lists
+    /// them. Returns `false` if the track cannot go on yet.
+    pub(super) fn take_open_range(&mut self, cx: &mut Context<'_>, track: usize) -> bool {
+        loop {
+            match self.tracks[track].match_open_range(&self.config) {
+                None | Some(Listed::NotYet) => return true,
+                Some(Listed::Part(part)) => {
+                    if !self.take_arrived(cx, track, *part) {
+                        return false;
+                    }
+                }
+                Some(Listed::Useless) => {
+                    let own = &mut self.tracks[track];
+                    if own.receives_open_range() {
+                        own.media.give_up(cx);
+                        own.wanted = None;
+                    }
+                    own.waste_open_range(cx);
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// Takes a part that has arrived in the rest of a resource. Returns `false` if it cannot be
+    /// played, and the track cannot go on yet.
+    fn take_arrived(&mut self, cx: &mut Context<'_>, track: usize, part: ArrivedPart) -> bool {
+        let ArrivedPart {
+            piece, bytes, took, ..
+        } = part;
+        if let Some(since) = part.requested_at {
+            let delay = part.at.since(since);
+            cx.recorder.record(m::HINT_DELAY, delay.as_nanos() as u64);
+        }
+        // The part is played once the playlist lists it.
+        let at = part.at.max(self.latest);
+        self.latest = at;
+        let seeks_picture = track == 0 && self.key_frame != KeyFrame::Found;
+        let own = &mut self.tracks[track];
+        let request = own.wanted.take();
+        own.begin_body(Wanted::Piece(piece), Encryption::None, seeks_picture);
+        own.take_body(&bytes);
+        let checked = own.check_body();
+        self.find_key_frame(cx, track, true, |_| at);
+        let own = &mut self.tracks[track];
+        if let Err((failure, why)) = checked {
+            own.waste_open_range(cx);
+            cx.recorder.add(m::BYTES_WASTED, bytes.len() as u64);
+            let refusal = own.media.refusal(failure, &why);
+            return self.handle_refusal(cx, track, Lane::Media, refusal);
+        }
+        let findings = own.finish_inspection();
+        own.wanted = request;
+        self.take_piece(cx, track, (piece, took), &findings, at);
+        if track == 0 {
+            self.adapt(cx, bytes.len() as u64, took);
+        }
+        self.tracks[track].restore_open_range();
+        true
     }
 
     /// Takes a segment or part that arrived at `at`, and that the playlist lists. `took` is the
@@ -291,10 +354,4 @@ impl Client {
             cx.recorder.record(histogram, latency.as_nanos() as u64);
         }
     }
-}
-
-/// Counts a hint that was of no use, and the bytes of it that were received.
-pub(super) fn count_wasted(cx: &mut Context<'_>, bytes: u64) {
-    cx.recorder.add(m::HINTS_WASTED, 1);
-    cx.recorder.add(m::BYTES_WASTED, bytes);
 }

@@ -17,6 +17,7 @@ mod hostile;
 mod live;
 mod low_latency;
 mod odd;
+mod open_ranges;
 mod variants;
 mod vod;
 
@@ -33,6 +34,9 @@ struct Answer {
     /// Offsets at which the body is cut: its pieces arrive one by one in the second half of the
     /// time.
     cuts: Vec<usize>,
+    /// Arrival of each piece, from the request on; the head arrives with the first. Default:
+    /// evenly.
+    arrivals: Vec<Duration>,
     /// True if the pieces are read together, with the arrival time of each.
     is_read_at_end: bool,
     /// True if the connection is closed after it.
@@ -50,6 +54,7 @@ impl Answer {
             body: body.into(),
             takes: Duration::from_millis(20),
             cuts: Vec::new(),
+            arrivals: Vec::new(),
             is_read_at_end: false,
             closes: false,
             has_length: true,
@@ -97,6 +102,8 @@ struct World<S> {
     recorder: Recorder,
     events: Vec<(Time, Event)>,
     open: Vec<ChannelId>,
+    /// True if the server gets `path#bytes=0-9` of a request for a range.
+    serves_ranges: bool,
     /// Connections that are read as soon as something arrives.
     prompt: Vec<ChannelId>,
     /// Bytes that are to be read together.
@@ -128,6 +135,7 @@ impl<S: FnMut(&str, Time) -> Option<Answer>> World<S> {
             recorder: Recorder::new(PROTOCOL.catalogue),
             events: Vec::new(),
             open: Vec::new(),
+            serves_ranges: false,
             prompt: Vec::new(),
             expected: Vec::new(),
             asked: Vec::new(),
@@ -198,7 +206,11 @@ impl<S: FnMut(&str, Time) -> Option<Answer>> World<S> {
     fn answer(&mut self, channel: ChannelId, request: Vec<u8>) {
         let head = String::from_utf8(request).expect("requests are text");
         let path = head.split(' ').nth(1).expect("a target").to_owned();
-        let answer = (self.server)(&path, self.now);
+        let range = head.split("Range: ").nth(1);
+        let range = range.and_then(|rest| rest.split("\r\n").next());
+        let range = range.filter(|_| self.serves_ranges);
+        let resource = range.map_or(path.clone(), |range| format!("{path}#{range}"));
+        let answer = (self.server)(&resource, self.now);
         self.asked.push(Asked {
             at: self.now,
             path,
@@ -206,7 +218,9 @@ impl<S: FnMut(&str, Time) -> Option<Answer>> World<S> {
             channel,
         });
         let Some(answer) = answer else { return };
-        let (half, whole) = (self.now + answer.takes / 2, self.now + answer.takes);
+        let head_after = answer.arrivals.first().copied();
+        let head_after = head_after.unwrap_or(answer.takes / 2);
+        let (half, whole) = (self.now + head_after, self.now + answer.takes);
         let head = answer.head_bytes();
         self.events
             .push((half, Event::Bytes(channel, head, Vec::new())));
@@ -217,7 +231,10 @@ impl<S: FnMut(&str, Time) -> Option<Answer>> World<S> {
             .zip(1..)
             .map(|(end, number)| ArrivalRun {
                 end,
-                at: half + (whole.since(half)) * number / count,
+                at: match answer.arrivals.get(number as usize - 1) {
+                    Some(after) => self.now + *after,
+                    None => half + (whole.since(half)) * number / count,
+                },
                 exact: true,
             })
             .collect();

@@ -11,9 +11,7 @@ use crate::connection::{Connection, Refusal};
 use crate::content::{Content, Encryption};
 use crate::failure::Failure;
 use crate::inspection::{Findings, Inspection};
-use crate::playlist::{
-    ByteRange, Hint, HintKind, Key, Map, MediaPlaylist, Piece, Place, StartOffset,
-};
+use crate::playlist::{Extent, Hint, HintKind, Key, Map, MediaPlaylist, Piece, Place, StartOffset};
 use crate::start::Start;
 use kit::http1::Url;
 use kit::media::ts::checker::FirstPicture;
@@ -22,12 +20,15 @@ use session::ChannelId;
 mod attempts;
 mod changes;
 mod hints;
+mod open_range;
 mod reload;
 
 use attempts::Attempts;
 pub(super) use changes::NextPlaylist;
-pub(super) use hints::HeldMap;
+pub(super) use hints::{HeldMap, count_wasted};
 use hints::{Hinted, HintedMap};
+use open_range::OpenRange;
+pub(super) use open_range::{ArrivedPart, Listed};
 
 /// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +98,8 @@ pub(super) struct Track {
     pub(super) must_be_whole: bool,
     /// The hinted part that was received before the playlist listed it.
     held: Option<Hinted>,
+    /// The rest of a resource that is being received, or was, as a hint names it.
+    pub(super) open_range: Option<OpenRange>,
     /// The initialization section that was received before the playlist listed it.
     held_map: Option<HintedMap>,
     /// The hint that was refused last.
@@ -202,7 +205,7 @@ pub(super) enum Next {
     /// Request this.
     Fetch {
         uri: String,
-        range: Option<ByteRange>,
+        extent: Extent,
         wanted: Wanted,
         /// Key of its encryption, and the initialization vector.
         key: Option<(Arc<Key>, [u8; 16])>,
@@ -238,6 +241,7 @@ impl Track {
             may_skip: false,
             must_be_whole: false,
             held: None,
+            open_range: None,
             held_map: None,
             refused: None,
             refused_map: None,
@@ -407,7 +411,7 @@ impl Track {
         match &media.map {
             Some(map) if !self.has_map(map) => Next::Fetch {
                 uri: map.uri.clone(),
-                range: map.range,
+                extent: map.range.into(),
                 wanted: Wanted::Map(map.clone()),
                 key: key(&map.key),
             },
@@ -417,7 +421,7 @@ impl Track {
             },
             _ => Next::Fetch {
                 uri: media.uri.to_string(),
-                range: media.range,
+                extent: media.range.into(),
                 wanted: Wanted::Piece(wanted),
                 key: key(&media.key),
             },
@@ -475,6 +479,10 @@ impl Track {
             let text = || format!("the key has {length} bytes instead of 16");
             let key = self.content.key(length);
             return key.map(drop).ok_or_else(|| (Failure::BadKey, text()));
+        }
+        if self.receives_open_range() {
+            let text = || (Failure::NotMedia, "the body is empty".to_owned());
+            return self.open_range_held_bytes().then_some(()).ok_or_else(text);
         }
         // The key of what a hint refers to is only known once the playlist lists it.
         let is_unknown = matches!(self.wanted, Some(Wanted::Hint(_))) && self.ends_encrypted();

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::failing::Failed;
-use super::media::count_wasted;
-use super::track::{Lane, NextPlaylist, Wanted};
+use super::track::{Lane, NextPlaylist, Wanted, count_wasted};
 use super::{Client, Track};
 use crate::adaptation::Adaptation;
 use crate::config::VariantChoice;
@@ -367,7 +366,9 @@ impl Client {
         match own.wanted.take_if(|own| !matches!(own, Wanted::Piece(_))) {
             Some(Wanted::Hint(_)) => {
                 own.media.give_up(cx);
-                count_wasted(cx, own.body_bytes);
+                if !own.waste_open_range(cx) {
+                    count_wasted(cx, own.body_bytes);
+                }
             }
             Some(_) => drop(own.media.give_up(cx)),
             None => {}

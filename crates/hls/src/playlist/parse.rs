@@ -12,7 +12,7 @@ use quick_m3u8::tag::{KnownTag, UnknownTag};
 use quick_m3u8::{HlsLine, Reader};
 
 use super::{
-    AudioRendition, ByteRange, DURATION_MAX, Hint, HintKind, Key, Map, MediaPlaylist,
+    AudioRendition, ByteRange, DURATION_MAX, Extent, Hint, HintKind, Key, Map, MediaPlaylist,
     MultivariantPlaylist, Oddities, Origin, PARTS_MAX, Part, Place, Playlist, PlaylistError,
     RenditionReport, SEGMENTS_MAX, Segment, ServerControl, StartOffset, VARIANTS_MAX, Variant,
     date, tidy, variables,
@@ -355,15 +355,18 @@ impl Builder<'_> {
             EnumeratedString::Known(PreloadHintType::Map) => (HintKind::Map, &mut self.map_hint),
             EnumeratedString::Unknown(_) => return,
         };
-        let (offset, length) = (tag.byterange_start(), tag.byterange_length());
-        let range = length.map(|length| ByteRange { offset, length });
-        // A range without an end, in the middle of a resource, may hold more than one part. The
-        // part is requested when the playlist lists it.
-        let is_open = offset > 0 && length.is_none();
-        *hint = (!is_open && length != Some(0)).then(|| Hint {
+        let offset = tag.byterange_start();
+        let extent = match tag.byterange_length() {
+            Some(length) => Extent::Range(ByteRange { offset, length }),
+            None if offset > 0 => Extent::From(offset),
+            None => Extent::Whole,
+        };
+        // An initialization section has an end.
+        let is_section = kind == HintKind::Map && matches!(extent, Extent::From(_));
+        *hint = (!is_section && !extent.is_empty()).then(|| Hint {
             kind,
             uri: tag.uri().into(),
-            range,
+            extent,
         });
     }
 
@@ -411,12 +414,12 @@ impl Builder<'_> {
             return Err(PlaylistError::SequenceTooLarge);
         }
         // Where parts are ranges of a resource, a hint at all of it is more than a part.
-        if self
-            .parts
-            .last()
-            .is_some_and(|part| part.media.range.is_some())
+        let last = self.parts.last();
+        if let Some(hint) = &mut self.hint
+            && hint.extent == Extent::Whole
+            && last.is_some_and(|part| part.media.range.is_some())
         {
-            self.hint = self.hint.filter(|hint| hint.range.is_some());
+            hint.extent = Extent::From(0);
         }
         for part in &mut self.parts {
             part.place.sequence += self.media_sequence;

@@ -225,7 +225,7 @@ fn parts_belong_to_the_segment_that_follows_them() {
     let newest = &playlist.parts_of(6)[1];
     assert_eq!(since(newest), Some(Duration::from_millis(4501)));
     let hint = playlist.hint.as_ref().expect("it has a hint");
-    assert_eq!((&*hint.uri, hint.range), ("6.2", None));
+    assert_eq!((&*hint.uri, hint.extent), ("6.2", Extent::Whole));
 }
 
 #[test]
@@ -300,27 +300,33 @@ fn updates_take_what_they_leave_out_from_the_playlist_before() {
 }
 
 #[test]
-fn hints_that_cannot_be_requested_on_their_own_are_left_out() {
+fn hints_name_a_part_or_the_rest_of_a_resource() {
     let hint = |attributes: &str| {
         let text = format!("#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"a\"{attributes}\n");
         media(&format!("#EXTM3U\n#EXT-X-TARGETDURATION:2\n{text}")).hint
     };
-    let range = |attributes| hint(attributes).map(|hint| hint.range);
-    assert_eq!(range(""), Some(None));
-    assert_eq!(range(",BYTERANGE-START=0"), Some(None));
+    let extent = |attributes| hint(attributes).map(|hint| hint.extent);
+    assert_eq!(extent(""), Some(Extent::Whole));
+    assert_eq!(extent(",BYTERANGE-START=0"), Some(Extent::Whole));
     let (offset, length) = (5, 6);
     let both = ",BYTERANGE-START=5,BYTERANGE-LENGTH=6";
-    assert_eq!(range(both), Some(Some(ByteRange { offset, length })));
-    assert_eq!(range(",BYTERANGE-START=5"), None);
+    let range = ByteRange { offset, length };
+    assert_eq!(extent(both), Some(Extent::Range(range)));
+    assert_eq!(extent(",BYTERANGE-START=5"), Some(Extent::From(5)));
+    assert_eq!(extent(",BYTERANGE-LENGTH=0"), None);
     // Where parts are ranges, the whole resource is more than the next part.
     let part = |range: &str| {
         let text = format!("#EXT-X-PART:DURATION=1,URI=\"a\"{range}\n");
         let hint = "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"b\"\n";
-        media(&format!("#EXTM3U\n#EXT-X-TARGETDURATION:2\n{text}{hint}")).hint
+        let playlist = media(&format!("#EXTM3U\n#EXT-X-TARGETDURATION:2\n{text}{hint}"));
+        playlist.hint.map(|hint| hint.extent)
     };
-    assert!(part("").is_some());
-    assert_eq!(part(",BYTERANGE=\"5@0\""), None);
-    assert_eq!(range(",BYTERANGE-LENGTH=0"), None);
+    assert_eq!(part(""), Some(Extent::Whole));
+    assert_eq!(part(",BYTERANGE=\"5@0\""), Some(Extent::From(0)));
+    // An initialization section has an end.
+    let open = "#EXT-X-PRELOAD-HINT:TYPE=MAP,URI=\"a\",BYTERANGE-START=5\n";
+    let playlist = media(&format!("#EXTM3U\n#EXT-X-TARGETDURATION:2\n{open}"));
+    assert_eq!(playlist.map_hint, None);
 }
 
 #[test]
@@ -335,7 +341,7 @@ fn hints_at_sections_and_parts_are_kept_apart() {
     let hint = |kind, uri: &str, offset, length| Hint {
         kind,
         uri: uri.into(),
-        range: Some(ByteRange { offset, length }),
+        extent: Extent::Range(ByteRange { offset, length }),
     };
     assert_eq!(playlist.map_hint, Some(hint(HintKind::Map, "c", 3, 4)));
     assert_eq!(playlist.hint, Some(hint(HintKind::Part, "a", 5, 6)));

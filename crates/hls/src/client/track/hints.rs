@@ -8,7 +8,9 @@ use crate::boxes::TimeScales;
 use crate::config::{ClientConfig, LowLatency};
 use crate::content::{Content, Encryption};
 use crate::inspection::Findings;
-use crate::playlist::{ByteRange, Hint, HintKind, Piece};
+use crate::metrics as m;
+use crate::playlist::{ByteRange, Extent, Hint, HintKind, Piece};
+use session::Context;
 
 /// A hinted part that was received.
 #[derive(Debug)]
@@ -58,9 +60,13 @@ impl Track {
         // An older playlist, as from a cache, hints at what the player has.
         let is_next = playlist.normal(self.next, true) == playlist.end();
         // Without a first part the initialization section may be missing.
-        let is_free = is_next && !self.end.is_zero() && self.held.is_none();
+        let holds_none = self.held.is_none() && self.open_range.is_none();
+        let is_free = is_next && !self.end.is_zero() && holds_none;
         let part = playlist.hint.as_ref().filter(|_| is_free);
-        let part = part.filter(|hint| self.refused.as_ref() != Some(*hint));
+        let part = part.filter(|hint| {
+            let is_readable = !hint.is_open() || !self.ends_encrypted();
+            is_readable && self.refused.as_ref() != Some(*hint)
+        });
         // Whether a section is encrypted, and how, is not known before it is listed.
         let may_have_map = is_free && !self.ends_encrypted();
         let map = playlist.map_hint.as_ref().filter(|_| may_have_map);
@@ -73,7 +79,7 @@ impl Track {
         match map.or(part) {
             Some(hint) if config.low_latency == LowLatency::Hints => Next::Fetch {
                 uri: hint.uri.to_string(),
-                range: hint.range,
+                extent: hint.extent,
                 wanted: Wanted::Hint(hint.clone()),
                 key: None,
             },
@@ -86,6 +92,8 @@ impl Track {
     pub(super) fn hold(&mut self, hint: Hint, download: Duration) {
         let bytes = self.body_bytes;
         match hint.kind {
+            // The bytes are kept as they arrive.
+            HintKind::Part if hint.is_open() => {}
             HintKind::Part => {
                 self.held = Some(Hinted {
                     hint,
@@ -114,6 +122,7 @@ impl Track {
     /// Compares a part with the piece in its place.
     fn match_part(&mut self, in_parts: bool) -> Option<Wasted> {
         let requested = self.requested_hint(HintKind::Part);
+        let requested = requested.filter(|(hint, _)| !hint.is_open());
         let held = self.held.as_ref().map(|held| (&held.hint, held.bytes));
         let (hint, bytes) = requested.or(held)?;
         let wasted = Wasted {
@@ -213,7 +222,7 @@ impl Track {
 impl Hint {
     /// True if it is this resource.
     fn is(&self, uri: &str, range: Option<ByteRange>) -> bool {
-        *self.uri == *uri && self.range == range
+        *self.uri == *uri && self.extent == Extent::from(range)
     }
 
     /// True if it is the initialization section of this piece.
@@ -221,6 +230,12 @@ impl Hint {
         let map = piece.media().map.as_ref();
         map.is_some_and(|map| self.is(&map.uri, map.range))
     }
+}
+
+/// Counts a hint that was of no use, and the bytes of it that were received.
+pub(in crate::client) fn count_wasted(cx: &mut Context<'_>, bytes: u64) {
+    cx.recorder.add(m::HINTS_WASTED, 1);
+    cx.recorder.add(m::BYTES_WASTED, bytes);
 }
 
 #[cfg(test)]
@@ -237,7 +252,7 @@ mod tests {
             hint: Hint {
                 kind: HintKind::Map,
                 uri: uri.into(),
-                range: None,
+                extent: Extent::Whole,
             },
             bytes: 80,
             scales: TimeScales::default(),
@@ -256,7 +271,7 @@ mod tests {
             hint: Hint {
                 kind: HintKind::Part,
                 uri: "part".into(),
-                range: None,
+                extent: Extent::Whole,
             },
             bytes: 700,
             content: Content::default(),
@@ -344,7 +359,7 @@ mod tests {
             Wanted::Hint(Hint {
                 kind: HintKind::Map,
                 uri: "map".into(),
-                range: None,
+                extent: Extent::Whole,
             }),
             Encryption::None,
             false,

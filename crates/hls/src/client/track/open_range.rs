@@ -1,0 +1,219 @@
+//! The rest of a resource that a hint names without its end (rfc8216bis, 4.4.5.3): the parts of a
+//! segment, one after the other as they are made. Where one of them ends is only known once the
+//! playlist lists it, so the bytes of parts to come are kept until then.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use measure::Time;
+
+use super::hints::count_wasted;
+use super::{Track, Wanted, WantedPiece};
+use crate::config::ClientConfig;
+use crate::metrics as m;
+use crate::playlist::{Extent, Hint, HintKind, Piece, Segment};
+use session::Context;
+
+/// Maximum number of bytes that are kept.
+const BYTES_MAX: usize = 4 << 20;
+
+/// Maximum number of arrival times that are kept. Bytes beyond them have the time of the last.
+const TIMES_MAX: usize = 256;
+
+/// The rest of a resource, as far as it has arrived and belongs to no part yet.
+#[derive(Debug)]
+pub(in crate::client) struct OpenRange {
+    uri: Box<str>,
+    /// Offset of the first byte that is kept.
+    offset: u64,
+    bytes: Vec<u8>,
+    /// Lengths of the bytes that had arrived at a time, from the first byte that is kept.
+    times: VecDeque<(usize, Time)>,
+    /// Time of the request, until its first part is taken.
+    requested_at: Option<Time>,
+}
+
+/// A part that has arrived and that the playlist lists.
+#[derive(Debug)]
+pub(in crate::client) struct ArrivedPart {
+    pub(in crate::client) piece: WantedPiece,
+    pub(in crate::client) bytes: Vec<u8>,
+    /// Arrival of its last byte.
+    pub(in crate::client) at: Time,
+    /// Time from its first byte to its last one.
+    pub(in crate::client) took: Duration,
+    /// Time of the request, for its first part.
+    pub(in crate::client) requested_at: Option<Time>,
+}
+
+/// Use of the bytes that are kept, according to the playlist.
+#[derive(Debug)]
+pub(in crate::client) enum Listed {
+    /// The next part is not listed yet, or has not arrived to its end.
+    NotYet,
+    Part(Box<ArrivedPart>),
+    /// The bytes do not belong to what is next.
+    Useless,
+}
+
+impl OpenRange {
+    /// Begins the range of a hint; `None` if the hint states its end.
+    pub(super) fn new(hint: &Hint, now: Time) -> Option<OpenRange> {
+        let Extent::From(offset) = hint.extent else {
+            return None;
+        };
+        Some(OpenRange {
+            uri: hint.uri.clone(),
+            offset,
+            bytes: Vec::new(),
+            times: VecDeque::new(),
+            requested_at: Some(now),
+        })
+    }
+
+    /// Number of bytes that are kept.
+    pub(super) fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// Takes bytes, the last of which arrived at `at`. Returns `false` if they are too many.
+    fn extend(&mut self, bytes: &[u8], at: Time) -> bool {
+        if self.bytes.len() + bytes.len() > BYTES_MAX {
+            return false;
+        }
+        self.bytes.extend_from_slice(bytes);
+        let is_full = self.times.len() == TIMES_MAX;
+        match self.times.back_mut() {
+            Some(last) if last.1 == at || is_full => {
+                *last = (self.bytes.len(), at);
+            }
+            _ => self.times.push_back((self.bytes.len(), at)),
+        }
+        true
+    }
+
+    /// True if this part of a segment begins with the first byte that is kept.
+    fn begins(&self, part: &Segment) -> bool {
+        let offset = part.range.map(|range| range.offset);
+        *self.uri == *part.uri && offset == Some(self.offset)
+    }
+
+    /// Takes this number of bytes from the beginning. Returns them with the arrival times of the
+    /// first and the last.
+    fn take(&mut self, length: usize) -> (Vec<u8>, Time, Time) {
+        let rest = self.bytes.split_off(length);
+        let bytes = std::mem::replace(&mut self.bytes, rest);
+        self.offset += length as u64;
+        let first = self.times.front().map_or(Time::ZERO, |(_, at)| *at);
+        while self.times.front().is_some_and(|(end, _)| *end < length) {
+            self.times.pop_front();
+        }
+        let last = self.times.front().map_or(first, |(_, at)| *at);
+        self.times.retain(|(end, _)| *end > length);
+        self.times.iter_mut().for_each(|(end, _)| *end -= length);
+        (bytes, first, last)
+    }
+}
+
+impl Track {
+    /// Takes bytes of the body if its end is not stated; the last one arrived at `at`. Returns
+    /// `false` if they are too many.
+    pub(in crate::client) fn extend_open_range(&mut self, bytes: &[u8], at: Time) -> bool {
+        let Some(open) = &mut self.open_range else {
+            return true;
+        };
+        let is_taken = open.extend(bytes, at);
+        self.body_bytes = open.len();
+        is_taken
+    }
+
+    /// Begins to keep bytes if the request is for the rest of a resource.
+    pub(in crate::client) fn begin_open_range(&mut self, wanted: &Wanted, now: Time) {
+        self.open_range = match wanted {
+            Wanted::Hint(hint) => OpenRange::new(hint, now),
+            Wanted::Map(_) | Wanted::Piece(_) | Wanted::Key(_) => None,
+        };
+    }
+
+    /// Gives up what is kept, and counts it as wasted. Returns `false` if nothing was to be kept.
+    pub(in crate::client) fn waste_open_range(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(open) = self.open_range.take() else {
+            return false;
+        };
+        match open.requested_at {
+            Some(_) => count_wasted(cx, open.len()),
+            // Parts of the response were used.
+            None => cx.recorder.add(m::BYTES_WASTED, open.len()),
+        }
+        true
+    }
+
+    /// Counts the bytes of the body again, after a part of it was taken.
+    pub(in crate::client) fn restore_open_range(&mut self) {
+        self.body_bytes = self.open_range.as_ref().map_or(0, OpenRange::len);
+    }
+
+    /// True if the response is the rest of a resource.
+    pub(in crate::client) fn receives_open_range(&self) -> bool {
+        let wanted = self.wanted.as_ref();
+        wanted.is_some_and(|wanted| matches!(wanted, Wanted::Hint(hint) if hint.is_open()))
+    }
+
+    /// Compares the bytes that are kept with what the playlist lists. `None` if there are none, and
+    /// none will come.
+    pub(in crate::client) fn match_open_range(&mut self, config: &ClientConfig) -> Option<Listed> {
+        let is_requested = self.receives_open_range();
+        self.open_range
+            .take_if(|open| !is_requested && open.bytes.is_empty());
+        let open = self.open_range.as_ref()?;
+        let kept = open.bytes.len();
+        let Some((place, piece)) = self.piece(self.is_in_parts(config)) else {
+            let is_over = self.playlist.as_ref().is_some_and(|own| own.is_ended);
+            return Some(match is_over {
+                true => Listed::Useless,
+                false => Listed::NotYet,
+            });
+        };
+        let media = piece.media();
+        let has_map = media.map.as_ref().is_none_or(|map| self.has_map(map));
+        let is_plain = media.key.as_ref().is_none_or(|key| !key.is_of_segments);
+        let is_next = matches!(piece, Piece::Part(_)) && !media.is_gap && open.begins(media);
+        let length = media.range.map_or(u64::MAX, |range| range.length);
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        if !is_next || !has_map || !is_plain || kept < length && !is_requested {
+            return Some(Listed::Useless);
+        }
+        if kept < length {
+            return Some(Listed::NotYet);
+        }
+        let piece = WantedPiece::new(place, piece, true);
+        let open = self.open_range.as_mut()?;
+        let requested_at = open.requested_at.take();
+        let (bytes, first, at) = open.take(length);
+        if let Some(Wanted::Hint(hint)) = &mut self.wanted
+            && is_requested
+        {
+            hint.extent = Extent::From(open.offset);
+        }
+        Some(Listed::Part(Box::new(ArrivedPart {
+            piece,
+            bytes,
+            at,
+            took: at.since(first),
+            requested_at,
+        })))
+    }
+
+    /// True if the complete response, the rest of a resource, held anything.
+    pub(super) fn open_range_held_bytes(&self) -> bool {
+        let open = self.open_range.as_ref();
+        open.is_some_and(|open| open.requested_at.is_none() || !open.bytes.is_empty())
+    }
+}
+
+impl Hint {
+    /// True if it does not state where the part ends.
+    pub(in crate::client) fn is_open(&self) -> bool {
+        self.kind == HintKind::Part && matches!(self.extent, Extent::From(_))
+    }
+}

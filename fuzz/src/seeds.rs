@@ -463,7 +463,42 @@ fn hls_client() -> Vec<Vec<u8>> {
         pieces_of(&answer)
     });
     // The first byte chooses the settings: adaptive, with hints.
-    answers.map(|answer| [&[5], &answer[..]].concat()).to_vec()
+    let answers = answers.map(|answer| [&[5], &answer[..]].concat());
+    answers.into_iter().chain([hls_dialogue()]).collect()
+}
+
+/// Answers to a player that requests the rest of a segment by its hint: a playlist, a part, the
+/// rest, and a playlist that lists it.
+fn hls_dialogue() -> Vec<u8> {
+    let playlist = |parts: u32| {
+        let mut text = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-PART-INF:PART-TARGET=0.5\n\
+                        #EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=1.5\n"
+            .to_owned();
+        for part in 0..parts {
+            let offset = 8 * part;
+            text +=
+                &format!("#EXT-X-PART:DURATION=0.5,URI=\"a\",BYTERANGE=\"8@{offset}\"\n");
+        }
+        let start = 8 * parts;
+        text += &format!("#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"a\",BYTERANGE-START={start}\n");
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len())
+    };
+    let part = "\0\0\0\x08styp";
+    let first = format!("HTTP/1.1 206 OK\r\nContent-Length: 8\r\n\r\n{part}");
+    let rest = format!(
+        "HTTP/1.1 206 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{part}\r\n8\r\n{part}\r\n"
+    );
+    // The playlists arrive in the first connection, media in the second.
+    let media = |text: &str| [&[4, text.len() as u8][..], text.as_bytes()].concat();
+    [
+        vec![5],
+        pieces_of(playlist(1).as_bytes()),
+        media(&first),
+        media(&rest),
+        pieces_of(playlist(3).as_bytes()),
+        media("0\r\n\r\n"),
+    ]
+    .concat()
 }
 
 /// A stream in pieces of at most 255 bytes, each after a zero and its length.

@@ -260,7 +260,6 @@ impl Client {
         self.find_key_frame(cx, track, true, |_| at);
         let own = &mut self.tracks[track];
         if let Err((failure, why)) = checked {
-            own.waste_open_range(cx);
             cx.recorder.add(m::BYTES_WASTED, bytes.len() as u64);
             let refusal = own.media.refusal(failure, &why);
             return self.handle_refusal(cx, track, Lane::Media, refusal);
@@ -271,7 +270,6 @@ impl Client {
         if track == 0 {
             self.adapt(cx, bytes.len() as u64, took);
         }
-        self.tracks[track].restore_open_range();
         true
     }
 

@@ -21,6 +21,8 @@ struct Origin {
     playlists_late: u64,
     /// Each answer to a request for the rest of a resource ends with its first part.
     ends_early: bool,
+    /// The end of each answer arrives 10 ms after its last byte.
+    ends_late: bool,
     fault: Option<Fault>,
 }
 
@@ -154,6 +156,11 @@ impl Origin {
                 return answer;
             }
         }
+        if self.ends_late {
+            answer.cuts.push(answer.body.len());
+            answer.takes += Duration::from_millis(10);
+            answer.arrivals.push(answer.takes);
+        }
         if self.fault != Some(Fault::DoesNotEnd) {
             answer.body.extend(b"0\r\n\r\n");
         }
@@ -162,7 +169,12 @@ impl Origin {
 
     /// Runs a player for 20 parts of 500 ms.
     fn run(self) -> Seen {
-        let mut world = World::new(config(), move |path, now| self.answer(path, now));
+        // Shorter than the parts of a segment take.
+        let config = ClientConfig {
+            body_timeout: TimeSpan(Duration::from_secs(1)),
+            ..config()
+        };
+        let mut world = World::new(config, move |path, now| self.answer(path, now));
         world.serves_ranges = true;
         world.run(at(10_150 + self.playlists_late));
         assert_eq!(world.stop(), Outcome::Stopped);
@@ -207,9 +219,10 @@ struct Seen {
 
 #[test]
 fn parts_of_a_segment_arrive_in_one_response() {
-    for playlists_late in [0, 300] {
+    for (playlists_late, ends_late) in [(0, false), (0, true), (300, false)] {
         let seen = Origin {
             playlists_late,
+            ends_late,
             ..Origin::default()
         }
         .run();
@@ -221,7 +234,7 @@ fn parts_of_a_segment_arrive_in_one_response() {
         assert_eq!((seen.parts, seen.used, seen.wasted), (24, 20, (0, 0)));
         assert_eq!((seen.stalls, seen.failed, seen.damaged_or_late), (0, 0, 0));
         // The first part of each response, from its request on.
-        let longest = 500 - playlists_late;
+        let longest = 500 - playlists_late - if ends_late { 10 } else { 0 };
         assert_eq!(seen.hint_delay, (5, longest));
         assert_eq!(seen.listed, 4);
         assert!(seen.notes.is_empty(), "{:?}", seen.notes);

@@ -344,6 +344,19 @@ mod tests {
     }
 
     #[test]
+    fn rest_of_an_encrypted_segment_is_not_requested() {
+        for (key, is_requested) in [("", true), ("#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n", false)] {
+            let mut own = at_the_end(key);
+            let playlist = own.playlist.as_mut().expect("it has one");
+            playlist.map_hint = None;
+            let hint = playlist.hint.as_mut().expect("it has one");
+            hint.extent = Extent::From(8);
+            let next = own.next_hint(&ClientConfig::default());
+            assert_eq!(matches!(next, Next::Fetch { .. }), is_requested, "{next:?}");
+        }
+    }
+
+    #[test]
     fn held_section_has_its_time_scales() {
         let settings = VideoSettings {
             bits_per_second: 300_000,

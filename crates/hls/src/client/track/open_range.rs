@@ -119,12 +119,8 @@ impl Track {
     /// Takes bytes of the body if its end is not stated; the last one arrived at `at`. Returns
     /// `false` if they are too many.
     pub(in crate::client) fn extend_open_range(&mut self, bytes: &[u8], at: Time) -> bool {
-        let Some(open) = &mut self.open_range else {
-            return true;
-        };
-        let is_taken = open.extend(bytes, at);
-        self.body_bytes = open.len();
-        is_taken
+        let open = self.open_range.as_mut();
+        open.is_none_or(|open| open.extend(bytes, at))
     }
 
     /// Begins to keep bytes if the request is for the rest of a resource.
@@ -146,11 +142,6 @@ impl Track {
             None => cx.recorder.add(m::BYTES_WASTED, open.len()),
         }
         true
-    }
-
-    /// Counts the bytes of the body again, after a part of it was taken.
-    pub(in crate::client) fn restore_open_range(&mut self) {
-        self.body_bytes = self.open_range.as_ref().map_or(0, OpenRange::len);
     }
 
     /// True if the response is the rest of a resource.
@@ -215,5 +206,118 @@ impl Hint {
     /// True if it does not state where the part ends.
     pub(in crate::client) fn is_open(&self) -> bool {
         self.kind == HintKind::Part && matches!(self.extent, Extent::From(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::playlist::Playlist;
+    use kit::http1::Url;
+
+    fn at(milliseconds: u64) -> Time {
+        Time::ZERO + Duration::from_millis(milliseconds)
+    }
+
+    fn hint() -> Hint {
+        Hint {
+            kind: HintKind::Part,
+            uri: "a".into(),
+            extent: Extent::From(8),
+        }
+    }
+
+    #[test]
+    fn bytes_are_taken_with_their_arrival_times() {
+        let mut open = OpenRange::new(&hint(), at(0)).expect("it has no end");
+        for (bytes, milliseconds) in [("aa", 1), ("aa", 1), ("bb", 2), ("ccc", 3)] {
+            assert!(open.extend(bytes.as_bytes(), at(milliseconds)));
+        }
+        assert_eq!(open.times.len(), 3);
+        let mut take = |length| {
+            let (bytes, first, last) = open.take(length);
+            (String::from_utf8(bytes).expect("it is text"), first, last)
+        };
+        assert_eq!(take(4), ("aaaa".to_owned(), at(1), at(1)));
+        assert_eq!(take(1), ("b".to_owned(), at(2), at(2)));
+        assert_eq!(take(3), ("bcc".to_owned(), at(2), at(3)));
+        assert_eq!(take(1), ("c".to_owned(), at(3), at(3)));
+        assert_eq!((open.offset, open.len(), open.times.len()), (17, 0, 0));
+    }
+
+    #[test]
+    fn kept_bytes_and_times_are_bounded() {
+        let mut open = OpenRange::new(&hint(), at(0)).expect("it has no end");
+        let count = 2 * TIMES_MAX as u64;
+        for milliseconds in 1..=count {
+            assert!(open.extend(b"a", at(milliseconds)));
+        }
+        assert_eq!(open.times.len(), TIMES_MAX);
+        let rest = vec![0; BYTES_MAX - open.bytes.len()];
+        assert!(open.extend(&rest, at(count)));
+        assert!(!open.extend(b"a", at(count)));
+        assert_eq!(open.take(BYTES_MAX).1, at(1));
+    }
+
+    /// A track that has received 10 bytes from offset 8 of `a`, the first one at 5 ms and the last
+    /// one at 7 ms, with a playlist of `lines`.
+    fn track(lines: &str, is_requested: bool) -> Track {
+        let text = format!(
+            "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-PART-INF:PART-TARGET=1\n\
+             #EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=3\n{lines}"
+        );
+        let Ok(Playlist::Media(playlist)) = Playlist::parse(text.as_bytes(), None) else {
+            panic!("it is one");
+        };
+        let mut own = Track::new(Url::parse("http://h/a.m3u8").expect("a URL"));
+        own.playlist = Some(*playlist);
+        let wanted = Wanted::Hint(hint());
+        own.begin_open_range(&wanted, at(0));
+        own.wanted = is_requested.then_some(wanted);
+        assert!(own.extend_open_range(b"aaaaa", at(5)) && own.extend_open_range(b"aaaaa", at(7)));
+        own
+    }
+
+    #[test]
+    fn bytes_are_of_use_if_the_next_part_begins_with_them() {
+        let part = |uri: &str, range: &str| {
+            format!("#EXT-X-PART:DURATION=1,URI=\"{uri}\",BYTERANGE=\"{range}\"\n")
+        };
+        let own = part("a", "10@8");
+        let (key, section) = ("METHOD=AES-128,URI=\"k\"", "URI=\"m\"");
+        // Lines of the playlist, whether the request is under way, what is to happen.
+        for (lines, is_requested, expected) in [
+            (own.clone(), true, "part"),
+            (own.clone(), false, "part"),
+            (part("a", "9@8"), false, "part"),
+            (String::new(), true, "wait"),
+            (String::new(), false, "wait"),
+            (part("a", "11@8"), true, "wait"),
+            (part("a", "11@8"), false, "useless"),
+            (part("a", "10@9"), true, "useless"),
+            (part("b", "10@8"), true, "useless"),
+            ("#EXT-X-ENDLIST\n".to_owned(), true, "useless"),
+            (
+                "#EXTINF:1,\n#EXT-X-BYTERANGE:10@8\na\n".to_owned(),
+                true,
+                "useless",
+            ),
+            (own.replace("\"\n", "\",GAP=YES\n"), true, "useless"),
+            (format!("#EXT-X-KEY:{key}\n{own}"), true, "useless"),
+            (format!("#EXT-X-MAP:{section}\n{own}"), true, "useless"),
+        ] {
+            let mut track = track(&lines, is_requested);
+            let found = match track.match_open_range(&ClientConfig::default()) {
+                Some(Listed::Part(part)) => {
+                    let both = (part.at, part.took);
+                    assert_eq!(both, (at(7), Duration::from_millis(2)), "{lines}");
+                    "part"
+                }
+                Some(Listed::NotYet) => "wait",
+                Some(Listed::Useless) => "useless",
+                None => "nothing",
+            };
+            assert_eq!(found, expected, "{lines}, {is_requested}");
+        }
     }
 }

@@ -43,10 +43,9 @@ impl Overrides {
             let source = SourceText::new(SourceKind::Set, "--set", format!("--set {setting}"));
             let at = "--set ".len();
             let Some((path, _)) = setting.split_once('=') else {
-                problems.push(
-                    Problem::new(&Origin::new(&source, at, usize::MAX), "there is no `=`")
-                        .help("write it as `--set KEY=VALUE`, such as `--set duration=60s`"),
-                );
+                Problem::new(&Origin::new(&source, at, usize::MAX), "there is no `=`")
+                    .help("write it as `--set KEY=VALUE`, such as `--set duration=60s`")
+                    .report(problems);
                 continue;
             };
             let keys = path_keys(&source, path, ".", at);
@@ -133,10 +132,9 @@ impl Overrides {
         match &mut entry.node.value {
             Value::List(items) => items.extend(added),
             Value::Null => entry.node.value = Value::List(added),
-            _ => problems.push(
-                Problem::new(&entry.node.origin, "`thresholds` is not a list")
-                    .help("write `thresholds: [\"viewers.loss < 1%\"]`"),
-            ),
+            _ => Problem::new(&entry.node.origin, "`thresholds` is not a list")
+                .help("write `thresholds: [\"viewers.loss < 1%\"]`")
+                .report(problems),
         }
     }
 }

@@ -89,10 +89,9 @@ pub(crate) fn read_axes(entry: &Entry, problems: &mut Vec<Problem>) -> Vec<Axis>
         problems.push(Problem::new(&entry.node.origin, "`vary` names no key").help(FORM));
     }
     if let Some(one) = axes.get(MAX_KEYS) {
-        problems.push(
-            Problem::new(&one.origin, "too many keys are varied")
-                .help(format!("at most {MAX_KEYS} are possible")),
-        );
+        Problem::new(&one.origin, "too many keys are varied")
+            .help(format!("at most {MAX_KEYS} are possible"))
+            .report(problems);
     }
     axes
 }
@@ -111,19 +110,18 @@ pub(crate) fn find_set_twice(axes: &[Axis], problems: &mut Vec<Problem>) {
             .iter()
             .find_map(|other| Some((other, twice(other)?)));
         if let Some((other, (own, others))) = found {
-            problems.push(
-                Problem::new(
-                    &axis.origin,
-                    format!(
-                        "`{}` is already varied with `{}`",
-                        display_text(&own),
-                        display_text(&others)
-                    ),
-                )
-                .label("and again here")
-                .with_second_position(&other.origin, "first here")
-                .help("remove one of them"),
-            );
+            Problem::new(
+                &axis.origin,
+                format!(
+                    "`{}` is already varied with `{}`",
+                    display_text(&own),
+                    display_text(&others)
+                ),
+            )
+            .label("and again here")
+            .with_second_position(&other.origin, "first here")
+            .help("remove one of them")
+            .report(problems);
         }
     }
 }
@@ -181,21 +179,19 @@ fn flatten(
                     _ => axes.push(axis),
                 }
             }
-            Value::List(_) => problems.push(
-                Problem::new(
-                    &entry.node.origin,
-                    format!("`vary.{}` has no value", display_text(&key)),
-                )
-                .help(FORM),
-            ),
-            _ => problems.push(
-                wrong_type(
-                    &entry.node,
-                    &format!("vary.{}", display_text(&key)),
-                    "a list of values",
-                )
-                .help(FORM),
-            ),
+            Value::List(_) => Problem::new(
+                &entry.node.origin,
+                format!("`vary.{}` has no value", display_text(&key)),
+            )
+            .help(FORM)
+            .report(problems),
+            _ => wrong_type(
+                &entry.node,
+                &format!("vary.{}", display_text(&key)),
+                "a list of values",
+            )
+            .help(FORM)
+            .report(problems),
         }
     }
 }
@@ -208,10 +204,9 @@ pub(crate) fn is_series_key(path: &[PathKey], problems: &mut Vec<Problem>) -> bo
     let key = first.key.as_str();
     let is = SERIES_KEYS.contains(&key) || key == "name";
     if is {
-        problems.push(
-            Problem::new(&first.origin, format!("`{key}` cannot be varied"))
-                .help("all runs of a series share it; vary a key of a single run"),
-        );
+        Problem::new(&first.origin, format!("`{key}` cannot be varied"))
+            .help("all runs of a series share it; vary a key of a single run")
+            .report(problems);
     }
     is
 }

@@ -67,11 +67,9 @@ pub(crate) fn read(
     let keys: CapacityKeys = section::read(&node, "capacity", &[FORM], problems)?;
     if !root.get("thresholds").is_some_and(has_items) {
         let text = "a capacity needs thresholds: it is the largest load at which they hold";
-        problems.push(
-            Problem::new(&entry.key_origin, text).help(
-                "add `thresholds: [\"viewers.loss < 1%\", \"viewers.startup_delay.p95 < 2s\"]`",
-            ),
-        );
+        Problem::new(&entry.key_origin, text)
+            .help("add `thresholds: [\"viewers.loss < 1%\", \"viewers.startup_delay.p95 < 2s\"]`")
+            .report(problems);
     }
     let (of, path) = path_of(&node, entry, root, problems)?;
     let key = path.iter().map(|part| part.key.as_str());
@@ -81,11 +79,10 @@ pub(crate) fn read(
             "`{}` is the load of the search, and is also varied",
             display_text(&key)
         );
-        problems.push(
-            Problem::new(&of.origin, text)
-                .with_second_position(&axis.origin, "varied here")
-                .help("remove it from `vary`: the search itself chooses its values"),
-        );
+        Problem::new(&of.origin, text)
+            .with_second_position(&axis.origin, "varied here")
+            .help("remove it from `vary`: the search itself chooses its values")
+            .report(problems);
     }
     let is_clients = key.starts_with("clients.") && key.ends_with(".load.clients");
     let (scale, from) = first_load(&node, &key, &path, is_clients, root, problems)?;
@@ -131,10 +128,9 @@ pub(crate) fn read(
             "a run continues by adding clients, and `{}` is not a number of clients",
             display_text(&key)
         );
-        problems.push(
-            Problem::new(origin, text)
-                .help("remove `continue`, or search for the clients of a population"),
-        );
+        Problem::new(origin, text)
+            .help("remove `continue`, or search for the clients of a population")
+            .report(problems);
     }
     (problems.len() == found).then(|| Goal {
         key,
@@ -194,10 +190,9 @@ fn path_of(
         let is_chosen = ["duration", "warm_up"].contains(&path[0].key.as_str());
         if is_chosen {
             let text = format!("`{}` is chosen by the search", path[0].key);
-            problems.push(
-                Problem::new(&of.origin, text)
-                    .help("name another key; `hold` sets how long each load is judged"),
-            );
+            Problem::new(&of.origin, text)
+                .help("name another key; `hold` sets how long each load is judged")
+                .report(problems);
         }
         let is_refused = is_chosen || axes::is_series_key(&path, problems);
         return (!is_refused).then(|| (of.clone(), path));
@@ -208,16 +203,15 @@ fn path_of(
         if populations.len() > 1 {
             let names = populations.iter().map(|entry| display_text(&entry.key));
             let names = names.collect::<Vec<_>>().join(", ");
-            problems.push(
-                Problem::new(
-                    &entry.key_origin,
-                    format!("the load is unclear: the scenario has several populations ({names})"),
-                )
-                .help(format!(
-                    "name the key of the load: `of: clients.{}.load.clients`",
-                    populations[0].key
-                )),
-            );
+            Problem::new(
+                &entry.key_origin,
+                format!("the load is unclear: the scenario has several populations ({names})"),
+            )
+            .help(format!(
+                "name the key of the load: `of: clients.{}.load.clients`",
+                populations[0].key
+            ))
+            .report(problems);
         }
         return None;
     };
@@ -296,30 +290,28 @@ fn check_bounds(
     };
     let text = |load| scale.text(load);
     if min > max {
-        problems.push(
-            Problem::new(
-                at("min"),
-                format!(
-                    "the smallest load, {}, is above the largest, {}",
-                    text(min),
-                    text(max)
-                ),
-            )
-            .with_second_position(at("max"), "the largest")
-            .help("exchange `min` and `max`"),
-        );
+        Problem::new(
+            at("min"),
+            format!(
+                "the smallest load, {}, is above the largest, {}",
+                text(min),
+                text(max)
+            ),
+        )
+        .with_second_position(at("max"), "the largest")
+        .help("exchange `min` and `max`")
+        .report(problems);
     } else if node.get("from").is_some() && !(min..=max).contains(&from) {
-        problems.push(
-            Problem::new(
-                at("from"),
-                format!(
-                    "the first load, {}, is not between {} and {}",
-                    text(from),
-                    text(min),
-                    text(max)
-                ),
-            )
-            .help(format!("add `from: {}`", text(from.clamp(min, max)))),
-        );
+        Problem::new(
+            at("from"),
+            format!(
+                "the first load, {}, is not between {} and {}",
+                text(from),
+                text(min),
+                text(max)
+            ),
+        )
+        .help(format!("add `from: {}`", text(from.clamp(min, max))))
+        .report(problems);
     }
 }

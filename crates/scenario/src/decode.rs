@@ -199,11 +199,10 @@ pub(crate) fn decode_scenario(
     problems: &mut Vec<Problem>,
 ) -> Option<Scenario> {
     if root.value == Value::Null {
-        problems.push(
-            Problem::new(&root.origin, "the scenario is empty")
-                .label("nothing here")
-                .help(EXAMPLE),
-        );
+        Problem::new(&root.origin, "the scenario is empty")
+            .label("nothing here")
+            .help(EXAMPLE)
+            .report(problems);
         return None;
     }
     if shell_variables::refuse(root, problems) {
@@ -238,19 +237,17 @@ pub(crate) fn decode_scenario(
     if let (Some(warm_up), Some(duration), Some(entry)) = (warm_up, duration, root.entry("warm_up"))
         && warm_up >= duration
     {
-        problems.push(
-            Problem::new(
-                &entry.node.origin,
-                format!("a warm-up of {warm_up} leaves nothing of a run of {duration}"),
-            )
-            .help("the duration counts from the start of the run, warm-up included"),
-        );
+        Problem::new(
+            &entry.node.origin,
+            format!("a warm-up of {warm_up} leaves nothing of a run of {duration}"),
+        )
+        .help("the duration counts from the start of the run, warm-up included")
+        .report(problems);
     }
     if let (Some(TimeSpan(Duration::ZERO)), Some(node)) = (duration, root.get("duration")) {
-        problems.push(
-            Problem::new(&node.origin, "a run of `0s` measures nothing")
-                .help("write how long it is to last, such as `60s`"),
-        );
+        Problem::new(&node.origin, "a run of `0s` measures nothing")
+            .help("write how long it is to last, such as `60s`")
+            .report(problems);
     }
     let populations = root
         .get("clients")
@@ -264,17 +261,16 @@ pub(crate) fn decode_scenario(
     if let (Some(linked), Some(entry), false) =
         (linked, root.entry("network"), network == Network::Veth)
     {
-        problems.push(
-            Problem::new(
-                &linked.key_origin,
-                format!(
-                    "a link needs two networks, but `network: {}` is only one",
-                    network.name()
-                ),
-            )
-            .with_second_position(&entry.node.origin, "set here")
-            .help("write `network: veth`, or remove `network`"),
-        );
+        Problem::new(
+            &linked.key_origin,
+            format!(
+                "a link needs two networks, but `network: {}` is only one",
+                network.name()
+            ),
+        )
+        .with_second_position(&entry.node.origin, "set here")
+        .help("write `network: veth`, or remove `network`")
+        .report(problems);
     }
     if let Some(entry) = root.entry("network").or(linked) {
         // A server that could not be read is not a missing server.
@@ -369,16 +365,15 @@ fn check_network(
         format!("`clients.{name}.media` is received outside the run's network")
     });
     if let Some(why) = why.or(outside) {
-        problems.push(
-            Problem::new(
-                &entry.node.origin,
-                format!("{what} created for the run: {why}"),
-            )
-            .help(format!(
-                "let the run start the server (`launch` or `command`), or remove `{}`",
-                entry.key
-            )),
-        );
+        Problem::new(
+            &entry.node.origin,
+            format!("{what} created for the run: {why}"),
+        )
+        .help(format!(
+            "let the run start the server (`launch` or `command`), or remove `{}`",
+            entry.key
+        ))
+        .report(problems);
     }
 }
 
@@ -387,20 +382,18 @@ fn refuse_series_keys(root: &Node, problems: &mut Vec<Problem>) {
     for key in MAKE_SERIES {
         if let Some(entry) = root.entry(key) {
             let text = format!("`{key}` makes several runs of a scenario");
-            problems.push(
-                Problem::new(&entry.key_origin, text)
-                    .label("a single run is expected here")
-                    .help(format!("remove it, or set `{key}=`")),
-            );
+            Problem::new(&entry.key_origin, text)
+                .label("a single run is expected here")
+                .help(format!("remove it, or set `{key}=`"))
+                .report(problems);
         }
     }
     let is_series = MAKE_SERIES.iter().any(|key| root.entry(key).is_some());
     for key in ["find", "settle", "stop_at", "min_effect"] {
         if let (false, Some(entry)) = (is_series, root.entry(key)) {
-            problems.push(
-                Problem::new(&entry.key_origin, format!("`{key}` needs a series of runs"))
-                    .help("add `vary`, or remove it"),
-            );
+            Problem::new(&entry.key_origin, format!("`{key}` needs a series of runs"))
+                .help("add `vary`, or remove it")
+                .report(problems);
         }
     }
 }
@@ -420,13 +413,12 @@ fn populations(
         problems.push(Problem::new(&node.origin, "`clients` has no population").help(FORM));
     }
     if entries.len() > MAX_POPULATIONS {
-        problems.push(
-            Problem::new(
-                &node.origin,
-                format!("{} populations are too many", entries.len()),
-            )
-            .help(format!("at most {MAX_POPULATIONS} are possible")),
-        );
+        Problem::new(
+            &node.origin,
+            format!("{} populations are too many", entries.len()),
+        )
+        .help(format!("at most {MAX_POPULATIONS} are possible"))
+        .report(problems);
         return Vec::new();
     }
     let read = |(at, entry): (usize, &Entry)| {
@@ -447,20 +439,18 @@ fn thresholds(
     problems: &mut Vec<Problem>,
 ) -> Vec<Threshold> {
     let Value::List(items) = &node.value else {
-        problems.push(
-            wrong_type(node, "thresholds", "a list")
-                .help("write `thresholds: [\"viewers.loss < 1%\"]`"),
-        );
+        wrong_type(node, "thresholds", "a list")
+            .help("write `thresholds: [\"viewers.loss < 1%\"]`")
+            .report(problems);
         return Vec::new();
     };
     if items.len() > MAX_THRESHOLDS {
-        problems.push(
-            Problem::new(
-                &node.origin,
-                format!("{} thresholds are too many", items.len()),
-            )
-            .help(format!("at most {MAX_THRESHOLDS} are possible")),
-        );
+        Problem::new(
+            &node.origin,
+            format!("{} thresholds are too many", items.len()),
+        )
+        .help(format!("at most {MAX_THRESHOLDS} are possible"))
+        .report(problems);
         return Vec::new();
     }
     let mut subjects: Vec<(&str, Catalogue)> = populations
@@ -518,13 +508,12 @@ fn written_threshold<'a>(
     let keys: ThresholdKeys = section::read(item, path, FORMS, problems)?;
     let abort = keys.abort.or(false);
     if let (false, Some(_), Some(entry)) = (abort, keys.delay.0, item.entry("delay")) {
-        problems.push(
-            Problem::new(
-                &entry.key_origin,
-                "`delay` has no meaning without `abort: true`",
-            )
-            .help("it is the time before the threshold can end the run"),
-        );
+        Problem::new(
+            &entry.key_origin,
+            "`delay` has no meaning without `abort: true`",
+        )
+        .help("it is the time before the threshold can end the run")
+        .report(problems);
     }
     let delay = keys.delay.0.unwrap_or_default().0;
     Some((item.get("threshold")?, abort.then_some(delay)))

@@ -329,20 +329,18 @@ fn needs_root(
     problems: &mut Vec<Problem>,
 ) -> Option<String> {
     if ["", "true", "false"].contains(&reason.as_str()) {
-        problems.push(
-            Problem::new(&node.origin, "`needs_root` does not say why")
-                .help("write what it needs root for: `needs_root: it opens raw sockets`"),
-        );
+        Problem::new(&node.origin, "`needs_root` does not say why")
+            .help("write what it needs root for: `needs_root: it opens raw sockets`")
+            .report(problems);
         return None;
     }
     if not_as_root {
-        problems.push(
-            Problem::new(
-                &node.origin,
-                "`needs_root` and `not_as_root` cannot be combined",
-            )
-            .help("remove one of them"),
-        );
+        Problem::new(
+            &node.origin,
+            "`needs_root` and `not_as_root` cannot be combined",
+        )
+        .help("remove one of them")
+        .report(problems);
         return None;
     }
     Some(reason)
@@ -359,13 +357,12 @@ fn name_of(source_name: &str, root: &Node, problems: &mut Vec<Problem>) -> Optio
                     .all(|c| c.is_alphanumeric() || ['-', '_', '.'].contains(&c))
         });
     if name.is_none() {
-        problems.push(
-            Problem::new(
-                &root.origin,
-                "the file name is not a valid name of a server",
-            )
-            .help("use letters, digits, `-`, `_` and `.`, such as `my-relay.yaml`"),
-        );
+        Problem::new(
+            &root.origin,
+            "the file name is not a valid name of a server",
+        )
+        .help("use letters, digits, `-`, `_` and `.`, such as `my-relay.yaml`")
+        .report(problems);
     }
     name
 }
@@ -450,13 +447,12 @@ fn config(node: &Node, problems: &mut Vec<Problem>) -> Option<ConfigFile> {
     if let (Some(name), Some(entry)) = (&name, node.entry("name"))
         && (name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']))
     {
-        problems.push(
-            Problem::new(
-                &entry.node.origin,
-                format!("`{}` is not a valid file name", display_text(name)),
-            )
-            .help("it is written to the server's own folder: write a name without a path"),
-        );
+        Problem::new(
+            &entry.node.origin,
+            format!("`{}` is not a valid file name", display_text(name)),
+        )
+        .help("it is written to the server's own folder: write a name without a path")
+        .report(problems);
     }
     Some(ConfigFile {
         name: name?,
@@ -472,13 +468,12 @@ fn ready(node: &Node, problems: &mut Vec<Problem>) -> Option<EntryReady> {
             _ => None,
         };
         if ready.is_none() {
-            problems.push(
-                Problem::new(
-                    &node.origin,
-                    format!("`ready` cannot be `{}`", display_text(text)),
-                )
-                .help(READY_HELP),
-            );
+            Problem::new(
+                &node.origin,
+                format!("`ready` cannot be `{}`", display_text(text)),
+            )
+            .help(READY_HELP)
+            .report(problems);
         }
         return ready;
     }
@@ -540,24 +535,22 @@ fn check_placeholders(entry: &ServerEntry, root: &Node, problems: &mut Vec<Probl
         }
     }
     if entry.config.is_some() && !uses("config") {
-        problems.push(
-            Problem::new(
-                &root.origin,
-                "`command` does not name its configuration file",
-            )
-            .label("has a `config`")
-            .help("write `{config}` where its path belongs"),
-        );
+        Problem::new(
+            &root.origin,
+            "`command` does not name its configuration file",
+        )
+        .label("has a `config`")
+        .help("write `{config}` where its path belongs")
+        .report(problems);
     }
     if entry.config.is_none() && uses("config") {
-        problems.push(
-            Problem::new(
-                &root.origin,
-                "`command` names a configuration file, but there is no `config`",
-            )
-            .label("has no `config`")
-            .help("write what is in the file under `config: |`"),
-        );
+        Problem::new(
+            &root.origin,
+            "`command` names a configuration file, but there is no `config`",
+        )
+        .label("has no `config`")
+        .help("write what is in the file under `config: |`")
+        .report(problems);
     }
 }
 
@@ -587,16 +580,15 @@ fn placeholders(node: &Node, path: &str, known: &[&str], problems: &mut Vec<Prob
                         || node.origin.clone(),
                         |at| node.origin.part(at, name.len() + 2),
                     );
-                    problems.push(
-                        Problem::new(
-                            &origin,
-                            format!("unknown placeholder `{{{name}}}` in `{path}`"),
-                        )
-                        .help(format!(
-                            "{}; write literal braces doubled: `{{{{{name}}}}}`",
-                            suggest(name, known.iter().copied())
-                        )),
-                    );
+                    Problem::new(
+                        &origin,
+                        format!("unknown placeholder `{{{name}}}` in `{path}`"),
+                    )
+                    .help(format!(
+                        "{}; write literal braces doubled: `{{{{{name}}}}}`",
+                        suggest(name, known.iter().copied())
+                    ))
+                    .report(problems);
                 }
             }
         }

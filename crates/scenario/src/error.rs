@@ -90,6 +90,11 @@ impl Problem {
         self
     }
 
+    /// Adds it to the problems found so far.
+    pub(crate) fn report(self, problems: &mut Vec<Problem>) {
+        problems.push(self);
+    }
+
     /// Returns the mistake in one sentence.
     pub fn message(&self) -> &str {
         &self.message

@@ -35,10 +35,9 @@ pub(crate) fn check(populations: &[Population], root: &Node, problems: &mut Vec<
                 "`{}` is the name of the browsers of another population",
                 entry.key
             );
-            problems.push(
-                Problem::new(&entry.key_origin, text)
-                    .help("thresholds use that name for the browsers: choose another"),
-            );
+            Problem::new(&entry.key_origin, text)
+                .help("thresholds use that name for the browsers: choose another")
+                .report(problems);
         }
         let own =
             golden_populations(populations).find(|(population, _)| population.name == entry.key);
@@ -47,10 +46,9 @@ pub(crate) fn check(populations: &[Population], root: &Node, problems: &mut Vec<
         };
         let mut urls = population.urls.iter();
         if let Some(message) = urls.find_map(|url| population.config.golden_page(url).err()) {
-            problems.push(
-                Problem::new(&golden.key_origin, message)
-                    .help("remove `golden`, or move it to another population"),
-            );
+            Problem::new(&golden.key_origin, message)
+                .help("remove `golden`, or move it to another population")
+                .report(problems);
         }
     }
 }

@@ -17,10 +17,9 @@ pub(crate) fn check(entry: &Entry, what: &str, problems: &mut Vec<Problem>) {
     let name = entry.key.as_str();
     let origin = &entry.key_origin;
     if RESERVED.contains(&name) {
-        problems.push(
-            Problem::new(origin, format!("a {what} cannot be called `{name}`"))
-                .help("thresholds use that name for something else: choose another"),
-        );
+        Problem::new(origin, format!("a {what} cannot be called `{name}`"))
+            .help("thresholds use that name for something else: choose another")
+            .report(problems);
     }
     let good = name.starts_with(|c: char| c.is_ascii_lowercase())
         && name
@@ -28,13 +27,11 @@ pub(crate) fn check(entry: &Entry, what: &str, problems: &mut Vec<Problem>) {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
         && name.len() <= MAX_NAME;
     if !good {
-        problems.push(
-            Problem::new(
+        Problem::new(
                 origin,
                 format!("`{}` is not a valid name of a {what}", display_text(name)),
             )
-            .help("a name begins with a lower-case letter, followed by lower-case letters, digits and `_`; at most 64 characters"),
-        );
+            .help("a name begins with a lower-case letter, followed by lower-case letters, digits and `_`; at most 64 characters").report(problems);
     }
 }
 

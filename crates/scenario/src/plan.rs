@@ -164,10 +164,9 @@ fn find_axis(
     let found = axes.iter().position(|axis| axis.key == key);
     if found.is_none() {
         let keys: Vec<String> = axes.iter().map(|axis| format!("`{}`", axis.key)).collect();
-        problems.push(
-            Problem::new(&entry.node.origin, "`find` does not name a varied key")
-                .help(format!("varied keys: {}", keys.join(", "))),
-        );
+        Problem::new(&entry.node.origin, "`find` does not name a varied key")
+            .help(format!("varied keys: {}", keys.join(", ")))
+            .report(problems);
     }
     found
 }
@@ -191,13 +190,10 @@ fn refuse_repeated(taken: &[Option<Entry>], problems: &mut Vec<Problem>) {
     let compare = entry("compare");
     if let (Some(compare), Some(capacity)) = (compare, entry("capacity")) {
         let text = "`compare` compares runs, and `capacity` makes a search";
-        problems.push(
-            Problem::new(&compare.key_origin, text)
-                .with_second_position(&capacity.key_origin, "the search")
-                .help(
-                    "write the two variants as `vary: {cases: [...]}`: there is a search for each",
-                ),
-        );
+        Problem::new(&compare.key_origin, text)
+            .with_second_position(&capacity.key_origin, "the search")
+            .help("write the two variants as `vary: {cases: [...]}`: there is a search for each")
+            .report(problems);
     }
     if let (Some(_), Some(stop)) = (compare, entry("stop_at")) {
         let text = "a comparison needs all its runs, so `stop_at` has no meaning";

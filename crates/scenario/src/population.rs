@@ -304,10 +304,8 @@ pub(crate) fn read(
         && !urls.iter().any(others)
         && let Some(entry) = node.entry("zap")
     {
-        problems.push(
-            Problem::new(&entry.key_origin, "there is no other URL to change to")
-                .help("give the population several `urls`, such as \"http://127.0.0.1:5140/rtp/239.81.0.{1..8}:4056\""),
-        );
+        Problem::new(&entry.key_origin, "there is no other URL to change to")
+                .help("give the population several `urls`, such as \"http://127.0.0.1:5140/rtp/239.81.0.{1..8}:4056\"").report(problems);
     }
     // Two publishers of one URL would only disturb each other.
     let usual = match config.facts().publishes() {
@@ -337,11 +335,9 @@ fn check_urls(urls: &[(String, &Node)], server: IpAddr, link: &Entry, problems: 
             "the server of `{}` is not behind this link",
             display_text(url)
         );
-        problems.push(
-            Problem::new(&link.key_origin, text)
+        Problem::new(&link.key_origin, text)
                 .with_second_position(&node.origin, "this URL")
-                .help("write `{server}` in `urls`: it is the server's address at the other end of the link"),
-        );
+                .help("write `{server}` in `urls`: it is the server's address at the other end of the link").report(problems);
     }
 }
 
@@ -377,19 +373,18 @@ fn check_starts(node: &Node, load: &Load, duration: Option<Duration>, problems: 
         .iter()
         .find_map(|key| written.entry(key));
     let origin = cause.map_or(&written.origin, |entry| &entry.node.origin);
-    problems.push(
-        Problem::new(
-            origin,
-            format!(
-                "the run ends after {}, when {started} of its {planned} clients have started",
-                TimeSpan(duration)
-            ),
-        )
-        .help(format!(
-            "the last one starts after {:.1} s: let the run last longer, or start the clients faster",
-            last.as_secs_f64()
-        )),
-    );
+    Problem::new(
+        origin,
+        format!(
+            "the run ends after {}, when {started} of its {planned} clients have started",
+            TimeSpan(duration)
+        ),
+    )
+    .help(format!(
+        "the last one starts after {:.1} s: let the run last longer, or start the clients faster",
+        last.as_secs_f64()
+    ))
+    .report(problems);
 }
 
 /// Returns the protocol as named, or that of the URLs.
@@ -410,13 +405,12 @@ fn protocol(
         };
         named = registry::find(text);
         if named.is_none() {
-            problems.push(
-                Problem::new(
-                    &node.origin,
-                    format!("there is no protocol `{}`", display_text(text)),
-                )
-                .help(suggest(text, names())),
-            );
+            Problem::new(
+                &node.origin,
+                format!("there is no protocol `{}`", display_text(text)),
+            )
+            .help(suggest(text, names()))
+            .report(problems);
             return None;
         }
     }
@@ -489,14 +483,13 @@ fn pick(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Pick> {
         Value::Scalar { text, .. } if text == "in_turn" => Pick::InTurn,
         Value::Scalar { text, .. } if text == "own" => Pick::Own,
         _ => {
-            problems.push(
-                wrong_type(
-                    node,
-                    &join_path(path, "pick"),
-                    "`random`, `in_turn` or `own`",
-                )
-                .help("it selects which of the URLs a client requests"),
-            );
+            wrong_type(
+                node,
+                &join_path(path, "pick"),
+                "`random`, `in_turn` or `own`",
+            )
+            .help("it selects which of the URLs a client requests")
+            .report(problems);
             Pick::default()
         }
     })
@@ -541,13 +534,12 @@ fn check_has_end(node: &Node, load: &Load, leaves: bool, ends: bool, problems: &
         && rejoin
         && let Some(entry) = node.entry("rejoin")
     {
-        problems.push(
-            Problem::new(
-                &entry.key_origin,
-                "`rejoin` cannot be combined with `arrivals`",
-            )
-            .help("clients arrive at their rate, however many have left: remove `rejoin`"),
-        );
+        Problem::new(
+            &entry.key_origin,
+            "`rejoin` cannot be combined with `arrivals`",
+        )
+        .help("clients arrive at their rate, however many have left: remove `rejoin`")
+        .report(problems);
     }
     if ends {
         return;
@@ -568,19 +560,18 @@ fn check_has_end(node: &Node, load: &Load, leaves: bool, ends: bool, problems: &
     let Some(entry) = node.entry(cause) else {
         return;
     };
-    problems.push(
-        Problem::new(
-            &entry.key_origin,
-            if arrivals {
-                "these arrivals never end, and the run has no `duration`"
-            } else if Some(cause) == published {
-                "published media never ends, and the run has no `duration`"
-            } else {
-                "with `rejoin` the clients never end, and the run has no `duration`"
-            },
-        )
-        .help("add `duration: 60s` at the top of the scenario, or `-d 60s`"),
-    );
+    Problem::new(
+        &entry.key_origin,
+        if arrivals {
+            "these arrivals never end, and the run has no `duration`"
+        } else if Some(cause) == published {
+            "published media never ends, and the run has no `duration`"
+        } else {
+            "with `rejoin` the clients never end, and the run has no `duration`"
+        },
+    )
+    .help("add `duration: 60s` at the top of the scenario, or `-d 60s`")
+    .report(problems);
 }
 
 /// Reads a load in any of its forms.
@@ -591,10 +582,9 @@ fn load(node: &Node, path: &str, rejoin: bool, problems: &mut Vec<Problem>) -> O
         if matches!(&node.value, Value::Scalar { text, .. } if text == "at_once") {
             return Some(StartKind::AtOnce);
         }
-        problems.push(
-            wrong_type(node, &join_path(path, "start"), "`at_once`")
-                .help("or write `ramp: 60s` or `one_every: 2s` instead"),
-        );
+        wrong_type(node, &join_path(path, "start"), "`at_once`")
+            .help("or write `ramp: 60s` or `one_every: 2s` instead")
+            .report(problems);
         None
     });
     let stage = |stage: Key<StageKeys>| {

@@ -293,20 +293,19 @@ pub(crate) fn read(
     };
     for key in without {
         if let Some(entry) = node.entry(key) {
-            problems.push(
-                Problem::new(
-                    &entry.key_origin,
-                    format!("`{key}` cannot be combined with `{kind}`"),
-                )
-                .help(match (*key, kind) {
-                    ("port", "command") => {
-                        "write `ready: {port: NUMBER}` for the port that the server opens; its URLs \
+            Problem::new(
+                &entry.key_origin,
+                format!("`{key}` cannot be combined with `{kind}`"),
+            )
+            .help(match (*key, kind) {
+                ("port", "command") => {
+                    "write `ready: {port: NUMBER}` for the port that the server opens; its URLs \
                          name it too"
-                    }
-                    ("port", "observe") => "remove it: the URLs of the clients name the port",
-                    _ => "remove it",
-                }),
-            );
+                }
+                ("port", "observe") => "remove it: the URLs of the clients name the port",
+                _ => "remove it",
+            })
+            .report(problems);
         }
     }
     let is_here = !matches!(
@@ -315,11 +314,9 @@ pub(crate) fn read(
     );
     if !is_here && let Some(entry) = node.entry("linger") {
         let text = "`linger` needs a server on this machine";
-        problems.push(
-            Problem::new(&entry.key_origin, text).help(
-                "remove `linger`, or run streamgauge there and observe the server by its `pid`",
-            ),
-        );
+        Problem::new(&entry.key_origin, text)
+            .help("remove `linger`, or run streamgauge there and observe the server by its `pid`")
+            .report(problems);
     }
     let has_observer = matches!(server.start, ServerStart::Observer { .. });
     if has_observer
@@ -327,10 +324,9 @@ pub(crate) fn read(
         && let Some(entry) = node.entry("log")
     {
         let text = "the runner on the server's machine says which log is read";
-        problems.push(
-            Problem::new(&entry.node.origin, text)
-                .help("remove `file`, and start that runner with `--log FILE`"),
-        );
+        Problem::new(&entry.node.origin, text)
+            .help("remove `file`, and start that runner with `--log FILE`")
+            .report(problems);
     }
     if server.start.is_observed()
         && !has_observer
@@ -339,10 +335,9 @@ pub(crate) fn read(
         && let Some(entry) = node.entry("log")
     {
         let text = "the output of a server that is only observed cannot be read";
-        problems.push(
-            Problem::new(&entry.node.origin, text)
-                .help("name its log file: `log: {file: server.log, match: [...]}`"),
-        );
+        Problem::new(&entry.node.origin, text)
+            .help("name its log file: `log: {file: server.log, match: [...]}`")
+            .report(problems);
     }
     Some(server)
 }
@@ -365,26 +360,24 @@ fn start(
                 !known.contains(&key) && nearest(key, known.iter().copied()).is_some()
             });
             if !typo && matches!(node.value, Value::Map(_)) {
-                problems.push(
-                    Problem::new(
-                        &node.origin,
-                        "`server` has no `launch`, `command` or `observe`",
-                    )
-                    .help(FORM),
-                );
+                Problem::new(
+                    &node.origin,
+                    "`server` has no `launch`, `command` or `observe`",
+                )
+                .help(FORM)
+                .report(problems);
             }
             return None;
         }
         [_] => {}
         [first, second, ..] => {
-            problems.push(
-                Problem::new(
-                    &second.key_origin,
-                    format!("`{}` and `{}` cannot be combined", first.key, second.key),
-                )
-                .with_second_position(&first.key_origin, "and here")
-                .help("remove one of them"),
-            );
+            Problem::new(
+                &second.key_origin,
+                format!("`{}` and `{}` cannot be combined", first.key, second.key),
+            )
+            .with_second_position(&first.key_origin, "and here")
+            .help("remove one of them")
+            .report(problems);
             return None;
         }
     }
@@ -394,16 +387,15 @@ fn start(
             let port: Option<Port> = section::value_of(node, "port", "server", FORMS, problems);
             let name: String = section::value_of(node, key, "server", FORMS, problems)?;
             if !is_path(&name) && !known_servers.is_empty() && !known_servers.contains(&name) {
-                problems.push(
-                    Problem::new(
-                        &start_entries[0].node.origin,
-                        format!(
-                            "there is no server `{}` in the catalogue",
-                            display_text(&name)
-                        ),
-                    )
-                    .help(suggest(&name, known_servers.iter().map(String::as_str))),
-                );
+                Problem::new(
+                    &start_entries[0].node.origin,
+                    format!(
+                        "there is no server `{}` in the catalogue",
+                        display_text(&name)
+                    ),
+                )
+                .help(suggest(&name, known_servers.iter().map(String::as_str)))
+                .report(problems);
                 return None;
             }
             let port = port.and_then(|port| u16::try_from(port.0).ok());
@@ -436,10 +428,9 @@ fn observe(server: &Node, problems: &mut Vec<Problem>) -> Option<ServerStart> {
         {
             let url = display_text(url);
             let text = format!("`server.observe.{key}` is not a URL of an exporter: `{url}`");
-            problems.push(
-                Problem::new(&entry.node.origin, text)
-                    .help("write it with `http://`, such as `http://10.0.0.5:9100/metrics`"),
-            );
+            Problem::new(&entry.node.origin, text)
+                .help("write it with `http://`, such as `http://10.0.0.5:9100/metrics`")
+                .report(problems);
         }
     }
     if problems.len() > before {
@@ -497,13 +488,11 @@ fn groups(node: &Node, problems: &mut Vec<Problem>) -> Vec<Group> {
         .filter_map(|(url, node)| {
             let group = Group::parse(&url);
             if group.is_none() {
-                problems.push(
-                    Problem::new(
+                Problem::new(
                         &node.origin,
                         format!("`{}` is not a multicast group", display_text(&url)),
                     )
-                    .help("write type, address and port: `rtp://239.81.0.{1..8}:5000`, or `udp://[ff15::1]:5000` for MPEG-TS without RTP"),
-                );
+                    .help("write type, address and port: `rtp://239.81.0.{1..8}:5000`, or `udp://[ff15::1]:5000` for MPEG-TS without RTP").report(problems);
             }
             group
         })
@@ -515,13 +504,12 @@ fn check_user(user: &str, server: &Node, problems: &mut Vec<Problem>) -> bool {
     let fits = |c: char| !(c.is_whitespace() || c.is_control() || c == ':');
     let good = !user.is_empty() && user.chars().all(fits);
     if let (false, Some(node)) = (good, server.get("user")) {
-        problems.push(
-            Problem::new(
-                &node.origin,
-                format!("`{}` is not a valid name of a user", display_text(user)),
-            )
-            .help("write the name or number of a user of this machine: `user: nobody`"),
-        );
+        Problem::new(
+            &node.origin,
+            format!("`{}` is not a valid name of a user", display_text(user)),
+        )
+        .help("write the name or number of a user of this machine: `user: nobody`")
+        .report(problems);
     }
     good
 }

@@ -20,16 +20,15 @@ pub(crate) fn refuse(root: &Node, problems: &mut Vec<Problem>) -> bool {
             return true;
         };
         let environment = path.to_uppercase().replace('.', "__");
-        problems.push(
-            Problem::new(
-                &node.origin,
-                format!("`{name}` is not replaced: a scenario has no variables"),
-            )
-            .help(format!(
-                "leave the key out of the file, and set it: `--set {path}=...`, or \
+        Problem::new(
+            &node.origin,
+            format!("`{name}` is not replaced: a scenario has no variables"),
+        )
+        .help(format!(
+            "leave the key out of the file, and set it: `--set {path}=...`, or \
                  `STREAMGAUGE_{environment}=...` in the environment"
-            )),
-        );
+        ))
+        .report(problems);
         problems.len() < before + PROBLEMS_MAX
     });
     problems.len() > before

@@ -42,18 +42,16 @@ pub(crate) fn read<'a>(
             one
         }
         _ => {
-            problems.push(
-                wrong_type(node, path, "a list of URLs")
-                    .help("write `urls: [\"rtsp://127.0.0.1:8554/clip{1..10}\"]`"),
-            );
+            wrong_type(node, path, "a list of URLs")
+                .help("write `urls: [\"rtsp://127.0.0.1:8554/clip{1..10}\"]`")
+                .report(problems);
             return Vec::new();
         }
     };
     if items.is_empty() {
-        problems.push(
-            Problem::new(&node.origin, format!("`{path}` is empty"))
-                .help("at least one URL is needed"),
-        );
+        Problem::new(&node.origin, format!("`{path}` is empty"))
+            .help("at least one URL is needed")
+            .report(problems);
     }
     let mut urls = Vec::new();
     for (index, item) in items.iter().enumerate() {
@@ -65,13 +63,12 @@ pub(crate) fn read<'a>(
             None => written,
         };
         if has_raw_password(&written) {
-            problems.push(
-                Problem::new(
-                    &item.origin,
-                    format!("`{written}`: the password ends at its first `/`, `?` or `#`"),
-                )
-                .help("write `/`, `?`, `#` and `@` in a password as %2F, %3F, %23 and %40"),
-            );
+            Problem::new(
+                &item.origin,
+                format!("`{written}`: the password ends at its first `/`, `?` or `#`"),
+            )
+            .help("write `/`, `?`, `#` and `@` in a password as %2F, %3F, %23 and %40")
+            .report(problems);
             continue;
         }
         match expand(&written, MAX_URLS - urls.len()) {

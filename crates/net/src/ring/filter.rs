@@ -37,6 +37,13 @@ const ETHERNET_BYTES: u32 = 14;
 const VLAN_BYTES: u32 = 4;
 const UDP_BYTES: u32 = 8;
 
+/// Jumps if the accumulator is the operand, is as large or larger, is larger, or has a bit in common
+/// with it.
+const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+const ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
+const COMMON_BIT: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
+
 const TCP: u32 = 6;
 const UDP: u32 = 17;
 const HOP_BY_HOP: u32 = 0;
@@ -121,47 +128,28 @@ impl Program {
         self.push(libc::BPF_LD | size | libc::BPF_ABS, offset);
     }
 
+    /// Loads from behind the IPv4 header, whose length the index register holds.
+    fn load_behind(&mut self, size: u32, offset: u32) {
+        self.push(libc::BPF_LD | size | libc::BPF_IND, offset);
+    }
+
     /// Continues if the accumulator is `k`, else jumps to `no`.
     fn require(&mut self, k: u32, no: Label) {
-        self.branch(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            k,
-            None,
-            Some(no),
-        );
+        self.branch(EQUAL, k, None, Some(no));
     }
 
     /// Continues if the accumulator is `k` or more, else jumps to `no`.
     fn at_least(&mut self, k: u32, no: Label) {
-        self.branch(
-            libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K,
-            k,
-            None,
-            Some(no),
-        );
+        self.branch(AT_LEAST, k, None, Some(no));
     }
 
     /// Accepts the datagram. The first byte of its payload, in the accumulator, selects how much is
     /// captured.
     fn keep_by_first_byte(&mut self, rule: &FilterRule, brief: Label) {
-        let less = if rule.brief.is_some() {
-            None
-        } else {
-            Some(Label::Accept)
-        };
-        self.branch(
-            libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
-            u32::from(rule.whole_if),
-            Some(Label::KeepAll),
-            less,
-        );
+        let less = rule.brief.is_none().then_some(Label::Accept);
+        self.branch(COMMON_BIT, rule.whole_if.into(), Some(Label::KeepAll), less);
         if let Some(ShortCapture { unless, .. }) = rule.brief {
-            self.branch(
-                libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
-                u32::from(unless),
-                Some(Label::Accept),
-                Some(brief),
-            );
+            self.branch(COMMON_BIT, unless.into(), Some(Label::Accept), Some(brief));
         }
     }
 
@@ -181,22 +169,12 @@ impl Program {
     /// Jumps to the capture of the whole packet if it may hold several datagrams.
     fn keep_all_of_long(&mut self) {
         self.push(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0);
-        self.branch(
-            libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K,
-            WHOLE_ABOVE,
-            Some(Label::KeepAll),
-            None,
-        );
+        self.branch(ABOVE, WHOLE_ABOVE, Some(Label::KeepAll), None);
     }
 
     /// Jumps to `yes` if the accumulator is `k`, else continues.
     fn jump_if(&mut self, k: u32, yes: Label) {
-        self.branch(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            k,
-            Some(yes),
-            None,
-        );
+        self.branch(EQUAL, k, Some(yes), None);
     }
 
     fn finish(self) -> Vec<Instruction> {
@@ -215,12 +193,8 @@ impl Program {
         steps
             .map(|(index, step)| {
                 let code = u16::try_from(step.code).expect("codes have 16 bits");
-                (
-                    code,
-                    distance(index, step.to.0),
-                    distance(index, step.to.1),
-                    step.k,
-                )
+                let (yes, no) = step.to;
+                (code, distance(index, yes), distance(index, no), step.k)
             })
             .collect()
     }
@@ -246,9 +220,7 @@ pub(super) struct FilterRule {
 
 /// Returns the filter for a rule.
 pub(super) fn program(rule: &FilterRule) -> Vec<Instruction> {
-    let &FilterRule {
-        family, snapshot, ..
-    } = rule;
+    let family = rule.family;
     let mut program = Program::default();
     program.load(libc::BPF_W, HARDWARE_TYPE);
     program.jump_if(u32::from(libc::ARPHRD_ETHER), Label::Absolute);
@@ -278,7 +250,7 @@ pub(super) fn program(rule: &FilterRule) -> Vec<Instruction> {
     }
     program.set_label(Label::Accept);
     program.keep_all_of_long();
-    program.push(libc::BPF_RET | libc::BPF_K, snapshot);
+    program.push(libc::BPF_RET | libc::BPF_K, rule.snapshot);
     program.set_label(Label::KeepAll);
     program.push(libc::BPF_RET | libc::BPF_K, WHOLE);
     program.set_label(Label::AcceptSegment);
@@ -290,11 +262,7 @@ pub(super) fn program(rule: &FilterRule) -> Vec<Instruction> {
 
 /// Appends the checks of the headers at `base`; they always end in a jump.
 fn headers(program: &mut Program, rule: &FilterRule, base: Base) {
-    let &FilterRule {
-        ref ports,
-        segments,
-        ..
-    } = rule;
+    let (ports, segments) = (&rule.ports, rule.segments);
     let at = base.offset();
     let by_first_byte = rule.whole_if != 0 || rule.brief.is_some() || rule.whole_sample.is_some();
     let [tcp, payload] = [3, 4].map(|number| Label::Within(number, base));
@@ -308,31 +276,17 @@ fn headers(program: &mut Program, rule: &FilterRule, base: Base) {
             program.load(libc::BPF_B, at.wrapping_add(9));
             program.require(UDP, if segments { tcp } else { Label::Refuse });
             program.load(libc::BPF_H, at.wrapping_add(6));
-            program.branch(
-                libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
-                0x1fff,
-                Some(Label::Accept),
-                None,
-            );
+            program.branch(COMMON_BIT, 0x1fff, Some(Label::Accept), None);
             program.push(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, at);
-            program.push(
-                libc::BPF_LD | libc::BPF_H | libc::BPF_IND,
-                at.wrapping_add(2),
-            );
+            program.load_behind(libc::BPF_H, at.wrapping_add(2));
             port(program, ports, udp);
             if by_first_byte {
                 program.set_label(payload);
                 program.keep_sample(rule);
                 // An empty datagram has no first byte.
-                program.push(
-                    libc::BPF_LD | libc::BPF_H | libc::BPF_IND,
-                    at.wrapping_add(4),
-                );
+                program.load_behind(libc::BPF_H, at.wrapping_add(4));
                 program.at_least(UDP_BYTES + 1, Label::Accept);
-                program.push(
-                    libc::BPF_LD | libc::BPF_B | libc::BPF_IND,
-                    at.wrapping_add(UDP_BYTES),
-                );
+                program.load_behind(libc::BPF_B, at.wrapping_add(UDP_BYTES));
                 program.keep_by_first_byte(rule, Label::BriefV4);
             }
             if segments {
@@ -340,17 +294,9 @@ fn headers(program: &mut Program, rule: &FilterRule, base: Base) {
                 program.require(TCP, Label::Refuse);
                 // Only the first fragment contains a port, and none contains the segment's length.
                 program.load(libc::BPF_H, at.wrapping_add(6));
-                program.branch(
-                    libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
-                    0x3fff,
-                    Some(Label::Refuse),
-                    None,
-                );
+                program.branch(COMMON_BIT, 0x3fff, Some(Label::Refuse), None);
                 program.push(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, at);
-                program.push(
-                    libc::BPF_LD | libc::BPF_H | libc::BPF_IND,
-                    at.wrapping_add(2),
-                );
+                program.load_behind(libc::BPF_H, at.wrapping_add(2));
                 port(program, ports, Label::AcceptSegment);
             }
         }
@@ -365,12 +311,7 @@ fn headers(program: &mut Program, rule: &FilterRule, base: Base) {
             program.load(libc::BPF_B, at.wrapping_add(40));
             program.require(UDP, behind);
             program.load(libc::BPF_H, at.wrapping_add(42));
-            program.branch(
-                libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
-                0xfff8,
-                Some(Label::Accept),
-                None,
-            );
+            program.branch(COMMON_BIT, 0xfff8, Some(Label::Accept), None);
             program.load(libc::BPF_H, at.wrapping_add(48 + 2));
             port(program, ports, Label::Accept);
             program.set_label(plain);
@@ -402,30 +343,17 @@ fn headers(program: &mut Program, rule: &FilterRule, base: Base) {
             program.jump_if(UDP, Label::Accept);
             program.jump_if(ROUTING, Label::Accept);
             program.jump_if(FRAGMENT, Label::Accept);
-            program.branch(
-                libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-                DESTINATION_OPTIONS,
-                Some(Label::Accept),
-                Some(Label::Refuse),
-            );
+            let (yes, no) = (Some(Label::Accept), Some(Label::Refuse));
+            program.branch(EQUAL, DESTINATION_OPTIONS, yes, no);
         }
     }
 }
 
 /// Jumps to `accept` if the accumulator holds a port of the range, else to `Refuse`.
 fn port(program: &mut Program, ports: &RangeInclusive<u16>, accept: Label) {
-    program.branch(
-        libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K,
-        u32::from(*ports.start()),
-        None,
-        Some(Label::Refuse),
-    );
-    program.branch(
-        libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K,
-        u32::from(*ports.end()),
-        Some(Label::Refuse),
-        Some(accept),
-    );
+    let refuse = Some(Label::Refuse);
+    program.branch(AT_LEAST, u32::from(*ports.start()), None, refuse);
+    program.branch(ABOVE, u32::from(*ports.end()), refuse, Some(accept));
 }
 
 /// Converts a program to the kernel's format.

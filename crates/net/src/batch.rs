@@ -11,5 +11,6 @@ mod receive;
 mod send;
 
 pub use gso::{GsoSender, SendSummary};
+pub(crate) use receive::read_control;
 pub use receive::{ReceiveBatch, ReceiveSummary, ReceivedDatagram};
 pub use send::{Address, SEND_COUNT, SendBatch};

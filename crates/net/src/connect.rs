@@ -2,11 +2,13 @@
 //! them.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
 use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::multicast::unspecified;
 
 /// Ports tried for one connection if others are in use.
 const PORT_ATTEMPTS_MAX: usize = 64;
@@ -85,8 +87,7 @@ impl ConnectPorts {
 /// `AddrNotAvailable` if the address has no port left for that destination or is not local;
 /// otherwise the operating system's error.
 pub fn connect_from(source: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
+    let socket = new_socket(to)?;
     if let Some(source) = source {
         crate::options::choose_port_on_connect(&socket)?;
         socket.bind(&SocketAddr::new(source, 0).into())?;
@@ -114,16 +115,18 @@ pub fn ephemeral_ports() -> Option<RangeInclusive<u16>> {
 }
 
 fn connect(port: u16, to: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
+    let socket = new_socket(to)?;
     // Allows the immediate reuse of a port whose closed connection had another destination.
     socket.set_reuse_address(true)?;
-    let any: IpAddr = match to {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
+    let any = unspecified(to.ip());
     socket.bind(&SocketAddr::new(any, port).into())?;
     start_connect(socket, &to.into())
+}
+
+fn new_socket(to: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 fn start_connect(socket: Socket, to: &socket2::SockAddr) -> io::Result<TcpStream> {

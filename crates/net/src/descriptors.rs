@@ -16,6 +16,7 @@ use std::thread::{Builder, JoinHandle};
 use rustix::process::{Resource, getrlimit};
 
 use crate::Waker;
+use crate::options::check;
 
 /// Maximum number of files per table. `None` means no limit.
 pub fn open_files_limit() -> Option<u64> {
@@ -82,9 +83,7 @@ pub fn spawn_with_own_table<T: Send + 'static>(
 unsafe fn own_table(keep: &[RawFd]) -> io::Result<()> {
     // SAFETY: `unshare(CLONE_FILES)` takes no pointer. The caller ensures that descriptors are not
     // mixed up between tables afterwards, as stated.
-    if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    check(unsafe { libc::unshare(libc::CLONE_FILES) })?;
     let mut keep: Vec<u32> = keep
         .iter()
         .chain(&[libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO])

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
-use crate::options;
+use crate::{options, ports};
 
 /// Interface through which a group is joined or sent to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -69,9 +69,7 @@ fn name_where(is_wanted: impl Fn(IpAddr) -> bool) -> io::Result<Option<String>> 
 pub fn interface_addresses() -> io::Result<Vec<(String, IpAddr)>> {
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: `first` is valid for the write of a pointer.
-    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    options::check(unsafe { libc::getifaddrs(&raw mut first) })?;
     let (mut found, mut next) = (Vec::new(), first);
     while !next.is_null() {
         // SAFETY: the list that getifaddrs returned is intact until it is freed, and each entry is
@@ -135,16 +133,8 @@ pub fn join(
         // Link-local groups need the interface's index.
         IpAddr::V6(group) => SocketAddrV6::new(group, port, 0, interface).into(),
     };
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::DGRAM,
-        Some(Protocol::UDP),
-    )?;
-    socket.set_nonblocking(true)?;
-    if receive_buffer > 0 {
-        socket.set_recv_buffer_size(receive_buffer)?;
-    }
-    options::enable_timestamps_and_drop_counts(&socket)?;
+    let socket = ports::new_socket(address)?;
+    ports::prepare(&socket, receive_buffer)?;
     socket.set_reuse_address(true)?;
     // Without this, groups joined by other sockets of this machine would be received too, from
     // other interfaces and other sources.
@@ -185,21 +175,8 @@ fn join_source(
         IpAddr::V4(_) => libc::IPPROTO_IP,
         IpAddr::V6(_) => libc::IPPROTO_IPV6,
     };
-    let length = libc::socklen_t::try_from(size_of_val(&request)).expect("some hundred bytes");
-    // SAFETY: `request` is valid for reads of `length` bytes for the duration of the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            libc::MCAST_JOIN_SOURCE_GROUP,
-            (&raw const request).cast(),
-            length,
-        )
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let fd = socket.as_raw_fd();
+    options::set(fd, level, libc::MCAST_JOIN_SOURCE_GROUP, &request)
 }
 
 /// Converts an address to the kernel's format for addresses of any family.
@@ -247,21 +224,17 @@ pub fn set_outgoing_interface(
         },
         imr_ifindex: libc::c_int::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?,
     };
-    let length = libc::socklen_t::try_from(size_of_val(&request)).expect("12 fits");
-    // SAFETY: `request` is valid for reads of `length` bytes for the duration of the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_IP,
-            libc::IP_MULTICAST_IF,
-            (&raw const request).cast(),
-            length,
-        )
-    };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let fd = socket.as_fd().as_raw_fd();
+    options::set(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &request)?;
     reference.set_multicast_ttl_v4(ttl.into())
+}
+
+/// Returns the unspecified address of the same IP version.
+pub(crate) fn unspecified(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
 }
 
 /// Returns the local source address of datagrams to `to` through `interface`, or through the
@@ -276,11 +249,7 @@ pub fn source_address_to(to: SocketAddr, interface: Option<&Interface>) -> io::R
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
     let index = interface.map(Interface::index).transpose()?;
     if let (Some(index), true) = (index, to.ip().is_multicast()) {
-        let any = match to {
-            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        };
-        set_outgoing_interface(&socket, any, index, 1)?;
+        set_outgoing_interface(&socket, unspecified(to.ip()), index, 1)?;
     }
     // Connecting a UDP socket only looks up the route.
     socket.connect(&to.into())?;

@@ -16,6 +16,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use netlink::Netlink;
 
+use crate::options::check;
+
 #[cfg(any(test, fuzzing))]
 pub use netlink::read_any;
 
@@ -45,9 +47,7 @@ impl Namespace {
         run_on_thread(|| {
             // SAFETY: `unshare(CLONE_NEWNET)` takes no pointer and moves only the calling thread:
             // open sockets stay in the namespace in which they were created.
-            if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
+            check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
             let own = Namespace::current()?;
             // If /proc/sys is not writable, a socket has the default number of groups.
             let _ = std::fs::write("/proc/sys/net/ipv4/igmp_max_memberships", MEMBERSHIPS_MAX);

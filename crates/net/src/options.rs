@@ -6,16 +6,20 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use socket2::{SockFilter, SockRef};
 
+/// Value of options that are switched on.
+pub(crate) const ON: libc::c_int = 1;
+
 /// Requests the kernel's arrival time and the count of dropped datagrams with each datagram
 /// (`SO_TIMESTAMPNS`, `SO_RXQ_OVFL`; socket(7)).
 pub fn enable_timestamps_and_drop_counts(socket: &impl AsRawFd) -> io::Result<()> {
     enable_timestamps(socket)?;
-    set_int(socket.as_raw_fd(), libc::SO_RXQ_OVFL, 1)
+    set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &ON)
 }
 
 /// Requests the kernel's arrival time (`SO_TIMESTAMPNS`; socket(7)).
 pub(crate) fn enable_timestamps(socket: &impl AsRawFd) -> io::Result<()> {
-    set_int(socket.as_raw_fd(), libc::SO_TIMESTAMPNS, 1)
+    let fd = socket.as_raw_fd();
+    set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &ON)
 }
 
 /// Requests the destination address of each datagram (`IP_PKTINFO`, ip(7); `IPV6_RECVPKTINFO`, RFC
@@ -28,7 +32,7 @@ pub fn enable_destination_address(socket: &UdpSocket) -> io::Result<()> {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
         SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
     };
-    set(socket.as_raw_fd(), level, name, 1)
+    set(socket.as_raw_fd(), level, name, &ON)
 }
 
 /// Number of datagrams that the kernel dropped since the socket was opened, because its buffer was
@@ -39,24 +43,8 @@ pub fn drops(socket: &impl AsRawFd) -> io::Result<u32> {
     // BACKLOG, DROPS (linux/sock_diag.h).
     const SO_MEMINFO: libc::c_int = 55;
     const DROPS: usize = 8;
-    let mut values = [0u32; 9];
-    let mut length = libc::socklen_t::try_from(size_of_val(&values)).expect("36 fits");
-    // SAFETY: `values` is valid for writes of `length` bytes, and the kernel writes at most that
-    // many.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_MEMINFO,
-            values.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    if result == 0 {
-        Ok(values[DROPS])
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    let values: [u32; 9] = get(socket.as_raw_fd(), libc::SOL_SOCKET, SO_MEMINFO)?;
+    Ok(values[DROPS])
 }
 
 /// Drops every datagram that arrives at this UDP socket (BPF: `ret 0`; `SO_ATTACH_FILTER`). The
@@ -108,19 +96,12 @@ fn drop_filter(rule: DropRule) -> Vec<SockFilter> {
     let length = (libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0, Next, Next);
     let at_least = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
     let above = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
-    let byte = |at| {
-        (
-            libc::BPF_LD | libc::BPF_B | libc::BPF_ABS,
-            UDP_BYTES + at,
-            Next,
-            Next,
-        )
-    };
+    let load_byte = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
     let [least, greatest] = rule.first_byte.map(u32::from);
     let mut steps = vec![
         length,
         (at_least, UDP_BYTES + 1, Next, Pass),
-        byte(0),
+        (load_byte, UDP_BYTES, Next, Next),
         (at_least, least, Next, Pass),
         (above, greatest, Pass, Next),
     ];
@@ -129,7 +110,7 @@ fn drop_filter(rule: DropRule) -> Vec<SockFilter> {
         steps.extend([
             length,
             (at_least, UDP_BYTES + 2, Next, Refuse),
-            byte(1),
+            (load_byte, UDP_BYTES + 1, Next, Next),
             (at_least, least, Next, Refuse),
             (above, greatest, Refuse, Pass),
         ]);
@@ -164,7 +145,8 @@ fn drop_filter(rule: DropRule) -> Vec<SockFilter> {
 /// The operating system's error.
 pub fn set_receive_low_water(socket: &impl AsRawFd, bytes: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    set_int(socket.as_raw_fd(), libc::SO_RCVLOWAT, bytes)
+    let fd = socket.as_raw_fd();
+    set(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &bytes)
 }
 
 /// Limits the unsent bytes of a connection: while the kernel holds `bytes` of them, it accepts no
@@ -175,7 +157,7 @@ pub fn set_receive_low_water(socket: &impl AsRawFd, bytes: usize) -> io::Result<
 pub fn set_unsent_low_water(socket: &impl AsRawFd, bytes: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     let fd = socket.as_raw_fd();
-    set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+    set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes)
 }
 
 /// Maximum delay of an acknowledgement, in microseconds (`TCP_DELACK_MAX_US`, linux/tcp.h; Linux
@@ -189,7 +171,8 @@ const TCP_DELACK_MAX_US: libc::c_int = 46;
 /// # Errors
 /// The operating system's error if it is older than Linux 6.15.
 pub fn limit_ack_delay(socket: &impl AsRawFd) -> io::Result<()> {
-    let set_to = |us| set(socket.as_raw_fd(), libc::IPPROTO_TCP, TCP_DELACK_MAX_US, us);
+    let fd = socket.as_raw_fd();
+    let set_to = |us: libc::c_int| set(fd, libc::IPPROTO_TCP, TCP_DELACK_MAX_US, &us);
     // The kernel refuses less than two ticks.
     set_to(2000)
         .or_else(|_| set_to(8000))
@@ -211,26 +194,39 @@ pub fn receive_buffer(socket: &impl AsFd) -> io::Result<usize> {
 /// # Errors
 /// The operating system's error.
 pub fn choose_port_on_connect(socket: &impl AsRawFd) -> io::Result<()> {
-    set(
-        socket.as_raw_fd(),
-        libc::IPPROTO_IP,
-        libc::IP_BIND_ADDRESS_NO_PORT,
-        1,
-    )
+    let fd = socket.as_raw_fd();
+    set(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &ON)
 }
 
-fn set_int(fd: RawFd, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    set(fd, libc::SOL_SOCKET, name, value)
+/// Sets an option of a socket. `T` is the kernel's type for it, without a pointer.
+pub(crate) fn set<T>(
+    fd: RawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is valid for reads of `length` bytes for the duration of the call; the kernel
+    // only reads it.
+    check(unsafe { libc::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), length) })
 }
 
-fn set(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    let length = libc::socklen_t::try_from(size_of_val(&value)).expect("4 fits");
-    // SAFETY: `value` is valid for reads of `length` bytes for the duration of the call.
-    let result = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), length) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
+/// Returns an option of a socket. `T` is the kernel's type for it: numbers only, so that all values
+/// of its bytes are valid.
+pub(crate) fn get<T: Default>(fd: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
+    let mut value = T::default();
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is valid for writes of `length` bytes, every value of these bytes is valid
+    // for it, and the kernel writes at most that many.
+    check(unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut length) })?;
+    Ok(value)
+}
+
+/// Converts the result of a system call that has just returned: 0, or -1 with an error number.
+pub(crate) fn check(result: libc::c_int) -> io::Result<()> {
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

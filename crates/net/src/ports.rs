@@ -188,7 +188,8 @@ enum MediaDelivery {
     Dropped,
 }
 
-fn new_socket(address: SocketAddr) -> io::Result<Socket> {
+/// Opens a non-blocking UDP socket for addresses of this family.
+pub(crate) fn new_socket(address: SocketAddr) -> io::Result<Socket> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
@@ -215,12 +216,17 @@ fn bind_socket(
     address: SocketAddr,
     receive_buffer: usize,
 ) -> io::Result<std::net::UdpSocket> {
+    prepare(&socket, receive_buffer)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// Sets the receive buffer, unless it is 0, and requests timestamps and the count of drops.
+pub(crate) fn prepare(socket: &Socket, receive_buffer: usize) -> io::Result<()> {
     if receive_buffer > 0 {
         socket.set_recv_buffer_size(receive_buffer)?;
     }
-    options::enable_timestamps_and_drop_counts(&socket)?;
-    socket.bind(&address.into())?;
-    Ok(socket.into())
+    options::enable_timestamps_and_drop_counts(socket)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use measure::Time;
 
+use crate::batch::read_control;
 use crate::clock::Clock;
 use crate::options;
 
@@ -62,7 +63,7 @@ pub fn read_timed(
     // it.
     let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-    let told = arrival_nanos(&header);
+    let told = read_control(&header).at;
     Ok(TimedRead {
         count,
         at: told.map_or_else(|| clock.now(), |nanos| clock.from_realtime(nanos)),
@@ -90,31 +91,8 @@ pub fn unacknowledged(socket: &impl AsRawFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: `TIOCOUTQ` (the same number as `SIOCOUTQ`) writes one int, which `bytes` is, and
     // keeps no reference to it.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    match result {
-        0 => Ok(u64::try_from(bytes).unwrap_or(0)),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Returns the timestamp in the control messages of the kernel.
-fn arrival_nanos(header: &libc::msghdr) -> Option<i64> {
-    // SAFETY: the kernel filled in `header`, so its control area holds whole control messages in
-    // `msg_controllen` bytes; the CMSG functions stay within them, and the payload is read,
-    // unaligned, as the type that belongs to its level and kind.
-    unsafe {
-        let mut message = libc::CMSG_FIRSTHDR(header);
-        while !message.is_null() {
-            let kind = ((*message).cmsg_level, (*message).cmsg_type);
-            if kind == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
-                let data = libc::CMSG_DATA(message).cast::<libc::timespec>();
-                let time = data.read_unaligned();
-                return Some(time.tv_sec * 1_000_000_000 + time.tv_nsec);
-            }
-            message = libc::CMSG_NXTHDR(header, message);
-        }
-    }
-    None
+    options::check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
+    Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
 #[cfg(test)]

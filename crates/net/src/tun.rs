@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 
+use crate::options::check;
 use crate::waker::{Waker, wait_for_any};
 
 /// Maximum number of packets that wait to be read. The system's default is 500, which is 2 ms at
@@ -41,10 +42,7 @@ impl Tun {
         let mut request = request(name)?;
         request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
         // SAFETY: the request is valid for the read and the write, and its flags are set.
-        let made = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
-        if made != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
         Ok(Tun {
             file,
             name: name.to_owned(),
@@ -72,10 +70,7 @@ impl Tun {
             fill(&mut request);
             // SAFETY: the request is valid for the read and the write, and the parts of it that are
             // read are set.
-            match unsafe { libc::ioctl(socket.as_raw_fd(), kind as _, &raw mut request) } {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
+            check(unsafe { libc::ioctl(socket.as_raw_fd(), kind as _, &raw mut request) })
         };
         ask(libc::SIOCSIFMTU, &|request| {
             request.ifr_ifru.ifru_mtu = mtu.into();

@@ -3,10 +3,7 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::send::{Address, ControlMessages, GSO_PACKET_MIN};
-
-/// Attempts per datagram while the socket reports the error of an earlier datagram.
-const ATTEMPTS_MAX: u32 = 3;
+use super::send::{ATTEMPTS_MAX, Address, ControlMessages, GSO_PACKET_MIN};
 
 /// Sends datagrams that are contiguous in memory and have the same length, except that the last may
 /// be shorter. If they exceed an ordinary packet, the kernel splits them (GSO: `UDP_SEGMENT`,

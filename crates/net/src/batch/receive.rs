@@ -219,15 +219,16 @@ fn reset_lengths(header: &mut libc::mmsghdr) {
     header.msg_hdr.msg_flags = 0;
 }
 
-/// Contents of a datagram's control messages.
+/// Contents of the control messages of a datagram, or of bytes of a connection.
 #[derive(Clone, Copy, Default)]
-struct ControlData {
-    at: Option<i64>,
+pub(crate) struct ControlData {
+    pub(crate) at: Option<i64>,
     drops: Option<u32>,
     to: Option<IpAddr>,
 }
 
-fn read_control(header: &libc::msghdr) -> ControlData {
+/// Reads the control messages of a header that the kernel filled in.
+pub(crate) fn read_control(header: &libc::msghdr) -> ControlData {
     let mut told = ControlData::default();
     // SAFETY: the kernel filled in `header`, so its control area holds whole control messages in
     // `msg_controllen` bytes; the CMSG functions stay within them, and each payload is read,

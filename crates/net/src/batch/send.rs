@@ -28,7 +28,7 @@ const BUFFER_WAIT_MAX: Timespec = Timespec {
 };
 
 /// Attempts per datagram while the socket reports the error of an earlier datagram.
-const ATTEMPTS_MAX: u32 = 3;
+pub(super) const ATTEMPTS_MAX: u32 = 3;
 
 /// Destination of datagrams, in the kernel's format.
 #[derive(Clone, Copy, Debug)]

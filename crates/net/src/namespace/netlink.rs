@@ -1,13 +1,13 @@
 //! A minimal client of rtnetlink(7), for interfaces, addresses and routes.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
-use crate::multicast::Interface;
+use crate::multicast::{Interface, unspecified};
 
 /// Timeout for the kernel's answer, which it normally sends before the request returns.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -119,12 +119,9 @@ impl Netlink {
         interface: &str,
         table: u8,
     ) -> io::Result<()> {
-        let (anywhere, bits) = match source {
-            IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), 32),
-            IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), 128),
-        };
+        let bits = if source.is_ipv4() { 32 } else { 128 };
         let kind = (table, libc::RT_SCOPE_LINK, libc::RTN_UNICAST);
-        self.route(anywhere, 0, interface, kind)?;
+        self.route(unspecified(source), 0, interface, kind)?;
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         let mut request = Request::new(libc::RTM_NEWRULE, flags);
         // `fib_rule_hdr`: family, prefix lengths of destination and source, type of service, table,

@@ -28,6 +28,8 @@ use std::time::Duration;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use socket2::{Domain, SockAddr, SockFilter, Socket, Type};
 
+use crate::options;
+
 /// `TP_STATUS_USER` (linux/if_packet.h): the block is ours.
 const USER: u32 = 1;
 
@@ -99,10 +101,10 @@ impl Mapped {
         let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
         socket.attach_filter(filter)?;
         set_option(&socket, PACKET_VERSION, &TPACKET_V3)?;
-        set_option(&socket, PACKET_VNET_HDR, &(1 as libc::c_int))?;
+        set_option(&socket, PACKET_VNET_HDR, &options::ON)?;
         // A socket that is bound to one protocol does not see outgoing packets anyway, so a kernel
         // before 4.20, which lacks the option, works as well.
-        let _ = set_option(&socket, PACKET_IGNORE_OUTGOING, &(1 as libc::c_int));
+        let _ = set_option(&socket, PACKET_IGNORE_OUTGOING, &options::ON);
         let too_large = |_| io::Error::new(io::ErrorKind::InvalidInput, "the ring is too large");
         let request = Request {
             block_size: u32::try_from(block_bytes).map_err(too_large)?,
@@ -178,24 +180,7 @@ impl Mapped {
 
     /// Returns what the kernel has counted since the last call.
     pub(super) fn statistics(&self) -> io::Result<Statistics> {
-        let mut statistics = Statistics::default();
-        let mut length = size_of::<Statistics>() as libc::socklen_t;
-        // SAFETY: `statistics` is valid for writes of `length` bytes, every value of these bytes is
-        // valid for it, and the kernel writes at most that many.
-        let result = unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                PACKET_STATISTICS,
-                (&raw mut statistics).cast(),
-                &raw mut length,
-            )
-        };
-        if result == 0 {
-            Ok(statistics)
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        options::get(self.as_raw_fd(), libc::SOL_PACKET, PACKET_STATISTICS)
     }
 
     /// Replaces the filter; no packet passes unfiltered in between.
@@ -262,23 +247,7 @@ fn all_interfaces(protocol: u16) -> SockAddr {
     address
 }
 
-/// Sets an option of a packet socket. `T` is the kernel's structure for it: only this file calls
-/// the function.
+/// Sets an option of a packet socket. `T` is the kernel's structure for it.
 fn set_option<T>(socket: &Socket, name: libc::c_int, value: &T) -> io::Result<()> {
-    // SAFETY: `value` is valid for reads of its size for the duration of the call; the kernel only
-    // reads it.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            name,
-            std::ptr::from_ref(value).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    options::set(socket.as_raw_fd(), libc::SOL_PACKET, name, value)
 }

@@ -373,17 +373,10 @@ fn tcp<'a>(
     }
     let payload = length.checked_sub(header_length)?;
     let flags = header[13];
+    let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     Some(Packet::Tcp(Tcp {
-        from: socket_address(
-            from,
-            u16::from_be_bytes([header[0], header[1]]),
-            frame.interface,
-        ),
-        to: socket_address(
-            to,
-            u16::from_be_bytes([header[2], header[3]]),
-            frame.interface,
-        ),
+        from: socket_address(from, port(0), frame.interface),
+        to: socket_address(to, port(2), frame.interface),
         header: SegmentHeader {
             sequence: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
             // The payload of a reset is not part of the stream (RFC 9293, 3.5.3).

@@ -136,14 +136,15 @@ impl FrameReader {
         clock: &Clock,
         take: &mut impl PacketHandler,
     ) -> u64 {
+        let counters = &mut self.counters;
         if matches!(frame.kind, libc::PACKET_OTHERHOST | libc::PACKET_OUTGOING) {
-            self.counters.other_host += 1;
+            counters.other_host += 1;
             return 0;
         }
         let at = clock.from_realtime(frame.realtime_nanos);
         match Packet::read(frame) {
             Packet::Udp(udp) if self.ports.contains(&udp.to.port()) => {
-                self.split(frame, &udp, at, take)
+                return self.split(frame, &udp, at, take);
             }
             Packet::Fragment(fragment) => match self.fragments.add(&fragment, at, &self.ports) {
                 AddOutcome::Whole(whole) => {
@@ -158,17 +159,11 @@ impl FrameReader {
                     };
                     self.count_if_truncated(&datagram);
                     take.take(RingPacket::Datagram(&datagram));
-                    1
+                    return 1;
                 }
-                AddOutcome::Waiting => 0,
-                AddOutcome::Foreign => {
-                    self.counters.foreign += 1;
-                    0
-                }
-                AddOutcome::Malformed => {
-                    self.counters.malformed += 1;
-                    0
-                }
+                AddOutcome::Waiting => {}
+                AddOutcome::Foreign => counters.foreign += 1,
+                AddOutcome::Malformed => counters.malformed += 1,
             },
             Packet::Tcp(tcp) if self.segments && self.ports.contains(&tcp.to.port()) => {
                 take.take(RingPacket::Segment(&Segment {
@@ -177,17 +172,11 @@ impl FrameReader {
                     header: tcp.header,
                     at,
                 }));
-                0
             }
-            Packet::Udp(_) | Packet::Tcp(_) | Packet::Other => {
-                self.counters.foreign += 1;
-                0
-            }
-            Packet::Malformed => {
-                self.counters.malformed += 1;
-                0
-            }
+            Packet::Udp(_) | Packet::Tcp(_) | Packet::Other => counters.foreign += 1,
+            Packet::Malformed => counters.malformed += 1,
         }
+        0
     }
 
     /// Delivers the datagrams that a packet holds: one or several.

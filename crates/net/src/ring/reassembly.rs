@@ -138,11 +138,7 @@ impl Reassembler {
     /// Discards datagrams that have waited too long.
     pub(super) fn expire(&mut self, now: Time) {
         while let Some((key, number)) = self.order.front().copied() {
-            match self
-                .unfinished
-                .get(&key)
-                .filter(|found| found.number == number)
-            {
+            match numbered(&self.unfinished, key, number) {
                 Some(found) if found.since + REASSEMBLY_TIMEOUT > now => return,
                 Some(_) => self.give_up(&key),
                 None => {}
@@ -160,21 +156,14 @@ impl Reassembler {
         if !self.unfinished.contains_key(&key) {
             while self.unfinished.len() >= DATAGRAMS_MAX {
                 let (oldest, number) = self.order.pop_front().expect("each one is in the order");
-                if self
-                    .unfinished
-                    .get(&oldest)
-                    .is_some_and(|found| found.number == number)
-                {
+                if numbered(&self.unfinished, oldest, number).is_some() {
                     self.give_up(&oldest);
                 }
             }
             if self.order.len() >= 2 * DATAGRAMS_MAX {
                 let unfinished = &self.unfinished;
-                self.order.retain(|(key, number)| {
-                    unfinished
-                        .get(key)
-                        .is_some_and(|found| found.number == *number)
-                });
+                self.order
+                    .retain(|&(key, number)| numbered(unfinished, key, number).is_some());
             }
             self.began += 1;
             self.order.push_back((key, self.began));
@@ -209,12 +198,10 @@ impl Reassembler {
         }
         let overhead = found.overhead;
         self.unfinished.remove(key);
-        let Some(length) = first.header.length.checked_sub(UDP_BYTES) else {
+        let length = first.header.length.checked_sub(UDP_BYTES);
+        let Some(length) = length.filter(|_| first.header.length <= end as usize) else {
             return AddOutcome::Malformed;
         };
-        if first.header.length > end as usize {
-            return AddOutcome::Malformed;
-        }
         AddOutcome::Whole(Box::new(ReassembledDatagram {
             from: socket_address(key.from, first.header.from, first.interface),
             to: socket_address(key.to, first.header.to, first.interface),
@@ -225,6 +212,15 @@ impl Reassembler {
             kept: first.kept.min(length),
         }))
     }
+}
+
+/// Returns the datagram that has this number too, and is not just a later one with the same key.
+fn numbered(
+    unfinished: &HashMap<FragmentKey, Unfinished>,
+    key: FragmentKey,
+    number: u64,
+) -> Option<&Unfinished> {
+    unfinished.get(&key).filter(|found| found.number == number)
 }
 
 impl First {

@@ -7,13 +7,15 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use scenario::ServerLog;
+
 use crate::catalogue::{find_program, server_files};
 use crate::error::SutError;
 use crate::launched::StopReport;
 use crate::proc;
 use crate::spec::{Launch, Origin, ServerSpec};
 use crate::user::User;
-use crate::{LogSpec, Options, Sut, WatchedLog};
+use crate::{Options, Sut, WatchedLog};
 
 /// Names of the program, in order of preference. The headless shell is smaller.
 const PROGRAMS: [&str; 5] = [
@@ -124,7 +126,7 @@ impl Browser {
         launch.user = user;
         launch.stop_within = STOP_TIMEOUT;
         let spec = ServerSpec::new(Origin::Command(command));
-        let log = WatchedLog::new(&LogSpec::default(), scratch.path())?;
+        let log = WatchedLog::new(&ServerLog::default(), scratch.path())?;
         let (urls, scratch) = (Vec::new(), Some(scratch));
         let sut = Sut::launch(&spec, &launch, urls, scratch, log, options, &|_| {})?;
         Ok(Browser {
@@ -164,11 +166,9 @@ impl Browser {
         };
         let seconds = now.duration_since(last).as_secs_f64();
         let a_second = rustix::param::clock_ticks_per_second() as f64;
-        let cores = |ticks: u64| ticks as f64 / a_second / seconds;
-        grown.retain(|_, _| seconds > 0.0);
+        let grown = grown.into_iter().filter(|_| seconds > 0.0);
         grown
-            .into_iter()
-            .map(|(kind, ticks)| (kind, cores(ticks)))
+            .map(|(kind, ticks)| (kind, ticks as f64 / a_second / seconds))
             .collect()
     }
 

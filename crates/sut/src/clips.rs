@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::catalogue::{ffmpeg_missing, find_program};
+use scenario::Clips;
+
+use crate::catalogue::{ffmpeg_missing, find_program, server_files};
 use crate::complaints::Patterns;
 use crate::error::SutError;
 use crate::launched::{LaunchContext, Launched};
 use crate::message::Exit;
-use crate::spec::{Clips, Launch};
+use crate::spec::Launch;
 use crate::{Options, Progress};
 
 /// Version of the recipe. It changes whenever the same parameters result in another clip.
@@ -67,12 +69,12 @@ fn check(clips: &Clips) -> Result<(), SutError> {
     if !(1..=240).contains(&clips.frame_rate) {
         return unusable("frame_rate must be from 1 to 240");
     }
-    if !(10_000..=500_000_000).contains(&clips.video) {
+    if !(10_000..=500_000_000).contains(&clips.video.0) {
         return unusable("video must be from 10kbps to 500Mbps");
     }
     if clips
         .audio
-        .is_some_and(|rate| !(16_000..=512_000).contains(&rate))
+        .is_some_and(|rate| !(16_000..=512_000).contains(&rate.0))
     {
         return unusable("audio must be from 16kbps to 512kbps");
     }
@@ -87,8 +89,7 @@ fn create(directory: &Path) -> Result<(), SutError> {
         .collect();
     fs::create_dir_all(directory).map_err(SutError::file("create", directory))?;
     for path in missing {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-            .map_err(SutError::file("change the permissions of", path))?;
+        server_files::open_to_all(path, 0o755)?;
     }
     Ok(())
 }
@@ -102,8 +103,8 @@ fn parameters(clips: &Clips, number: u32) -> String {
     format!(
         "recipe {RECIPE}\nnumber {number}\nlength {} s\nvideo {} bit/s\naudio {} bit/s\nframe rate {}\n",
         clips.length.as_secs_f64(),
-        clips.video,
-        clips.audio.unwrap_or(0),
+        clips.video.0,
+        clips.audio.map_or(0, |rate| rate.0),
         clips.frame_rate
     )
 }
@@ -147,7 +148,7 @@ fn put(draft: &Path, path: &Path) -> io::Result<()> {
 /// The noise is needed because a tone alone would not fill the audio's bit rate.
 fn arguments(clips: &Clips, number: u32, path: &Path) -> Vec<std::ffi::OsString> {
     let length = clips.length.as_secs_f64();
-    let (rate, video) = (clips.frame_rate, clips.video.to_string());
+    let (rate, video) = (clips.frame_rate, clips.video.0.to_string());
     let hue = number.wrapping_mul(47) % 360;
     let mut arguments: Vec<std::ffi::OsString> = Vec::new();
     let mut add = |words: &[&str]| arguments.extend(words.iter().map(std::ffi::OsString::from));
@@ -158,15 +159,14 @@ fn arguments(clips: &Clips, number: u32, path: &Path) -> Vec<std::ffi::OsString>
         "-i",
         &format!("testsrc2=size=640x360:rate={rate}:duration={length}"),
     ]);
-    if clips.audio.is_some() {
+    if let Some(audio) = clips.audio {
         let tone = 220 + number.wrapping_mul(37) % 1000;
         let sound = format!(
             "sine=frequency={tone}:sample_rate=48000:duration={length}[a];\
              anoisesrc=sample_rate=48000:amplitude=0.3:seed={number}:duration={length}[b];[a][b]amix"
         );
         add(&["-f", "lavfi", "-i", &sound]);
-        let bits = clips.audio.unwrap_or_default().to_string();
-        add(&["-c:a", "aac", "-ac", "2", "-b:a", &bits]);
+        add(&["-c:a", "aac", "-ac", "2", "-b:a", &audio.0.to_string()]);
     }
     add(&["-vf", &format!("hue=h={hue}")]);
     // The fastest preset: ten minutes of clips take half a minute of processor time.
@@ -174,7 +174,7 @@ fn arguments(clips: &Clips, number: u32, path: &Path) -> Vec<std::ffi::OsString>
     add(&["-pix_fmt", "yuv420p"]);
     add(&["-b:v", &video, "-minrate", &video, "-maxrate", &video]);
     // Half a second: the maximum deviation of the rate over any part of the clip.
-    add(&["-bufsize", &(clips.video / 2).to_string()]);
+    add(&["-bufsize", &(clips.video.0 / 2).to_string()]);
     // A key frame every two seconds, and filler data in frames that need less than their share.
     let group = (rate * 2).to_string();
     add(&["-g", &group, "-x264-params", "nal-hrd=cbr"]);
@@ -196,7 +196,7 @@ fn run(
         supervisor: options.supervisor.clone(),
         scratch: None,
         no_group: true,
-        patterns: Arc::new(Patterns::none()),
+        patterns: Arc::new(Patterns::default()),
     };
     let launched = Launched::start(&launch, context)?;
     let look_every = Duration::from_millis(100);
@@ -232,6 +232,8 @@ fn run(
 
 #[cfg(test)]
 mod tests {
+    use measure::units::BitRate;
+
     use super::*;
 
     fn clips() -> Clips {
@@ -239,8 +241,8 @@ mod tests {
             directory: "clips".into(),
             count: 2,
             length: Duration::from_secs(2),
-            video: 1_000_000,
-            audio: Some(128_000),
+            video: BitRate(1_000_000),
+            audio: Some(BitRate(128_000)),
             frame_rate: 25,
         }
     }
@@ -263,7 +265,7 @@ mod tests {
             original,
             parameters(
                 &Clips {
-                    video: 2_000_000,
+                    video: BitRate(2_000_000),
                     ..clips()
                 },
                 1
@@ -307,11 +309,11 @@ mod tests {
                 ..clips()
             },
             Clips {
-                video: 0,
+                video: BitRate(0),
                 ..clips()
             },
             Clips {
-                audio: Some(1),
+                audio: Some(BitRate(1)),
                 ..clips()
             },
         ] {

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use regex_lite::Regex;
+use scenario::ServerLog;
 
 use crate::error::SutError;
 use crate::log::{Lines, pattern};
@@ -47,19 +48,6 @@ const SAMPLE_MAX: usize = 240;
 /// Maximum number of bytes of a file that are read in a window.
 const READ_A_WINDOW: u64 = 1 << 20;
 
-/// Log of a server, and the patterns to search it for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LogSpec {
-    /// Log file, in addition to the output of a launched server. Only text that is added after the
-    /// beginning of the run is searched.
-    pub file: Option<PathBuf>,
-    /// Regular expressions of lines to count. Default: [`DEFAULT_PATTERNS`].
-    pub patterns: Vec<String>,
-    /// Regular expressions of lines that are not counted, even if they match a pattern. Those of a
-    /// server of the catalogue are added.
-    pub ignore: Vec<String>,
-}
-
 /// A line of the log that matches a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
@@ -79,8 +67,8 @@ pub struct LogCount {
     pub first: String,
 }
 
-/// Compiled patterns, and the limits used up in the current window.
-#[derive(Debug)]
+/// Compiled patterns, and the limits used up in the current window. Default: they match nothing.
+#[derive(Debug, Default)]
 pub(crate) struct Patterns {
     all: Vec<(String, LineMatcher)>,
     /// Patterns of lines that are not counted.
@@ -126,7 +114,7 @@ impl LineMatcher {
 }
 
 impl Patterns {
-    pub(crate) fn new(spec: &LogSpec) -> Result<Patterns, SutError> {
+    pub(crate) fn new(spec: &ServerLog) -> Result<Patterns, SutError> {
         let all = match spec.patterns.is_empty() {
             true => DEFAULT_PATTERNS
                 .iter()
@@ -140,7 +128,7 @@ impl Patterns {
         };
         let mut patterns = Patterns {
             all,
-            ..Patterns::none()
+            ..Patterns::default()
         };
         patterns.ignore(&spec.ignore)?;
         Ok(patterns)
@@ -152,16 +140,6 @@ impl Patterns {
             self.ignored.push(pattern(text)?);
         }
         Ok(())
-    }
-
-    /// Returns patterns that match nothing.
-    pub(crate) fn none() -> Patterns {
-        Patterns {
-            all: Vec::new(),
-            ignored: Vec::new(),
-            searched_lines: AtomicU64::new(0),
-            nanos: AtomicU64::new(0),
-        }
     }
 
     /// Searches output for complaints. Lines beyond the limits are counted as skipped.
@@ -330,16 +308,7 @@ impl Follower {
     /// Reads the text that was added.
     pub(crate) fn read_added(&mut self, patterns: &Patterns) -> FoundLines {
         let mut found_lines = FoundLines::default();
-        if let Some((file, at)) = &mut self.file {
-            read_on(
-                file,
-                at,
-                patterns,
-                &mut self.lines,
-                &mut found_lines,
-                &mut self.skipped_bytes,
-            );
-        }
+        self.read_on(patterns, &mut found_lines);
         // The file may have been replaced or truncated: it is then read from its beginning.
         let Ok(now) = std::fs::metadata(&self.path) else {
             return found_lines;
@@ -352,18 +321,42 @@ impl Follower {
         if !same && now.is_file() {
             self.lines = Lines::default();
             self.file = open(&self.path).ok();
-            if let Some((file, at)) = &mut self.file {
-                read_on(
-                    file,
-                    at,
-                    patterns,
-                    &mut self.lines,
-                    &mut found_lines,
-                    &mut self.skipped_bytes,
-                );
-            }
+            self.read_on(patterns, &mut found_lines);
         }
         found_lines
+    }
+
+    /// Reads the open file on from where the last reading ended.
+    fn read_on(&mut self, patterns: &Patterns, found_lines: &mut FoundLines) {
+        let Some((file, at)) = &mut self.file else {
+            return;
+        };
+        let end = file.metadata().map_or(*at, |file| file.len());
+        let new = end.saturating_sub(*at);
+        if new > READ_A_WINDOW {
+            self.skipped_bytes += new - READ_A_WINDOW;
+            self.lines = Lines::default();
+            *at = end - READ_A_WINDOW;
+        }
+        if file.seek(SeekFrom::Start(*at)).is_err() {
+            return;
+        }
+        let mut buffer = [0; 16 * 1024];
+        let mut left = READ_A_WINDOW;
+        while left > 0 {
+            match file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(length) => {
+                    *at += length as u64;
+                    left = left.saturating_sub(length as u64);
+                    let more = patterns.find(&mut self.lines, &buffer[..length]);
+                    found_lines.skipped += more.skipped;
+                    found_lines.found.extend(more.found);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
     }
 }
 
@@ -375,42 +368,6 @@ fn open(path: &Path) -> std::io::Result<(File, u64)> {
     Ok((File::open(path)?, 0))
 }
 
-fn read_on(
-    file: &mut File,
-    at: &mut u64,
-    patterns: &Patterns,
-    lines: &mut Lines,
-    found_lines: &mut FoundLines,
-    skipped_bytes: &mut u64,
-) {
-    let end = file.metadata().map_or(*at, |file| file.len());
-    let new = end.saturating_sub(*at);
-    if new > READ_A_WINDOW {
-        *skipped_bytes += new - READ_A_WINDOW;
-        *lines = Lines::default();
-        *at = end - READ_A_WINDOW;
-    }
-    if file.seek(SeekFrom::Start(*at)).is_err() {
-        return;
-    }
-    let mut buffer = [0; 16 * 1024];
-    let mut left = READ_A_WINDOW;
-    while left > 0 {
-        match file.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(length) => {
-                *at += length as u64;
-                left = left.saturating_sub(length as u64);
-                let more = patterns.find(lines, &buffer[..length]);
-                found_lines.skipped += more.skipped;
-                found_lines.found.extend(more.found);
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(_) => break,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -418,7 +375,7 @@ mod tests {
     use super::*;
 
     fn defaults() -> Patterns {
-        Patterns::new(&LogSpec::default()).expect("they are good")
+        Patterns::new(&ServerLog::default()).expect("they are good")
     }
 
     fn line_counts(complaints: &Complaints, patterns: &Patterns) -> Vec<(u64, String)> {
@@ -532,7 +489,7 @@ mod tests {
 
     #[test]
     fn own_patterns_replace_the_defaults() {
-        let spec = |patterns: &[&str]| LogSpec {
+        let spec = |patterns: &[&str]| ServerLog {
             file: None,
             patterns: patterns.iter().map(|&text| text.to_owned()).collect(),
             ignore: Vec::new(),
@@ -547,9 +504,9 @@ mod tests {
     #[test]
     fn ignored_lines_are_not_counted() {
         let ignore = vec!["^\\[WARN\\] no error \\d".to_owned()];
-        let spec = LogSpec {
+        let spec = ServerLog {
             ignore,
-            ..LogSpec::default()
+            ..ServerLog::default()
         };
         let mut patterns = Patterns::new(&spec).expect("good");
         patterns

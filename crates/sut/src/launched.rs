@@ -81,7 +81,7 @@ impl Shared {
 }
 
 /// Result of stopping a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StopReport {
     /// Exit of the command's own process; `None` if it was only observed, or its exit is unknown.
     pub exit: Option<Exit>,
@@ -233,11 +233,8 @@ impl Launched {
 
     /// Returns the processes of the server, without the supervisor.
     pub(crate) fn tree(&self) -> Vec<u32> {
-        let group = match &self.state().group {
-            Some(Ok((_, path))) => cgroup::processes(path),
-            _ => None,
-        };
-        if let Some(processes) = group
+        let group = self.state().group_path();
+        if let Some(processes) = group.and_then(|path| cgroup::processes(&path))
             && !processes.is_empty()
         {
             return processes;

@@ -38,10 +38,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use measure::Recorder;
+use scenario::ServerLog;
 
 pub use browser::{Browser, BrowserObservation, BrowserProcess};
 pub use catalogue::ffmpeg_missing;
-pub use complaints::{DEFAULT_PATTERNS, LogCount, LogLine, LogSpec};
+pub use complaints::{DEFAULT_PATTERNS, LogCount, LogLine};
 pub use error::SutError;
 pub use exporters::Exporters;
 #[cfg(any(test, fuzzing))]
@@ -53,7 +54,7 @@ pub use message::{Exit, SUBCOMMAND};
 pub use observe::{CpuSource, Observation, RemoteServer};
 pub use ports::PortOwner;
 pub use program::check;
-pub use spec::{Clips, INTERFACE, Origin, READY_TIMEOUT, Ready, STOP_TIMEOUT, ServerSpec};
+pub use spec::{INTERFACE, Origin, Ready, ServerSpec};
 pub use supervise::supervise_main;
 pub use user::PASSED_ON_VARIABLES;
 
@@ -169,7 +170,7 @@ struct WatchedLog {
 }
 
 impl WatchedLog {
-    fn new(spec: &LogSpec, base: &Path) -> Result<WatchedLog, SutError> {
+    fn new(spec: &ServerLog, base: &Path) -> Result<WatchedLog, SutError> {
         let file = spec.file.as_ref().map(|file| base.join(file));
         Ok(WatchedLog {
             patterns: Arc::new(Patterns::new(spec)?),
@@ -334,26 +335,16 @@ impl Sut {
             let _ = scratch.keep();
         }
         ready::wait(&launched, launch, options, progress)?;
-        let (meter, cpu_source) = match &launched.state().group {
-            Some(Ok((kind, path))) => (
-                Meter::Group(*kind, path.clone()),
-                match kind {
+        let group = launched.state().group.clone();
+        let (meter, cpu_source) = match group.unwrap_or_else(|| Err("unknown".to_owned())) {
+            Ok((kind, path)) => {
+                let source = match kind {
                     cgroup::CgroupVersion::V1 => CpuSource::CgroupV1,
                     cgroup::CgroupVersion::V2 => CpuSource::CgroupV2,
-                },
-            ),
-            Some(Err(reason)) => (
-                Meter::Times,
-                CpuSource::ProcessTimes {
-                    reason: reason.clone(),
-                },
-            ),
-            None => (
-                Meter::Times,
-                CpuSource::ProcessTimes {
-                    reason: "unknown".to_owned(),
-                },
-            ),
+                };
+                (Meter::Group(kind, path), source)
+            }
+            Err(reason) => (Meter::Times, CpuSource::ProcessTimes { reason }),
         };
         let mut observer = Observer::new(meter);
         observer.begin(&launched.tree());
@@ -403,7 +394,7 @@ impl Sut {
             cpu_source: CpuSource::ProcessTimes {
                 reason: "it was not launched by this run".to_owned(),
             },
-            log: WatchedLog::new(&LogSpec::default(), Path::new(""))?,
+            log: WatchedLog::new(&ServerLog::default(), Path::new(""))?,
             counters: None,
         })
     }
@@ -434,7 +425,7 @@ impl Sut {
             urls: Vec::new(),
             stop_within: Duration::ZERO,
             cpu_source,
-            log: WatchedLog::new(&LogSpec::default(), Path::new(""))?,
+            log: WatchedLog::new(&ServerLog::default(), Path::new(""))?,
             counters: None,
         })
     }
@@ -642,13 +633,7 @@ impl Sut {
         self.counters = None;
         match &mut self.process {
             Process::Launched(launched) => launched.stop(self.stop_within),
-            Process::Observed { .. } | Process::Remote(_) => StopReport {
-                exit: None,
-                ended_by_itself: false,
-                killed: false,
-                left_over: Vec::new(),
-                took: Duration::ZERO,
-            },
+            Process::Observed { .. } | Process::Remote(_) => StopReport::default(),
         }
     }
 }

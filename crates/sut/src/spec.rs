@@ -5,18 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::complaints::LogSpec;
 use crate::error::SutError;
 use crate::exporters::Exporters;
 use crate::log::Matcher;
 use crate::user::User;
 use kit::descriptor::Transport;
-
-/// Default time limit for a server to become ready.
-pub const READY_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Default time limit for a server to end after SIGTERM before it is killed.
-pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+use scenario::{Clips, DEFAULT_READY_TIMEOUT, DEFAULT_STOP_TIMEOUT, ServerLog};
 
 /// Default interface on which a server of the catalogue receives multicast.
 pub const INTERFACE: &str = "lo";
@@ -31,12 +25,12 @@ pub struct ServerSpec {
     pub clips: Option<Clips>,
     /// Readiness condition; default: that of the catalogue, else as soon as it runs.
     pub ready: Option<Ready>,
-    /// Time limit until it is ready; default [`READY_TIMEOUT`].
+    /// Time limit until it is ready; default [`DEFAULT_READY_TIMEOUT`].
     pub ready_timeout: Duration,
-    /// Time limit to end after SIGTERM before it is killed; default [`STOP_TIMEOUT`].
+    /// Time limit to end after SIGTERM before it is killed; default [`DEFAULT_STOP_TIMEOUT`].
     pub stop_within: Duration,
     /// Log, and the patterns to search it for.
-    pub log: LogSpec,
+    pub log: ServerLog,
     /// Environment variables, in addition to [`crate::PASSED_ON_VARIABLES`].
     pub environment: Vec<(OsString, OsString)>,
     /// User to run as, by name or number; only root can change it. Default: as the entry of the
@@ -55,17 +49,15 @@ impl ServerSpec {
             host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             clips: None,
             ready: None,
-            ready_timeout: READY_TIMEOUT,
-            stop_within: STOP_TIMEOUT,
-            log: LogSpec::default(),
+            ready_timeout: DEFAULT_READY_TIMEOUT,
+            stop_within: DEFAULT_STOP_TIMEOUT,
+            log: ServerLog::default(),
             environment: Vec::new(),
             user: None,
             directory: None,
         }
     }
-}
 
-impl ServerSpec {
     /// Sets the address at which clients find the server, and at which it must become ready.
     pub fn with_host(mut self, host: IpAddr) -> ServerSpec {
         self.host = host;
@@ -104,7 +96,7 @@ impl From<&scenario::Server> for ServerSpec {
                 }),
             },
             host: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            clips: server.clips.as_ref().map(Clips::from),
+            clips: server.clips.clone(),
             ready: server.ready.as_ref().map(|ready| match ready {
                 scenario::Ready::Port(port) => Ready::tcp(*port),
                 scenario::Ready::Udp(port) => Ready::udp(*port),
@@ -113,11 +105,7 @@ impl From<&scenario::Server> for ServerSpec {
             }),
             ready_timeout: server.ready_timeout,
             stop_within: server.stop_timeout,
-            log: LogSpec {
-                file: server.log.file.clone(),
-                patterns: server.log.patterns.clone(),
-                ignore: server.log.ignore.clone(),
-            },
+            log: server.log.clone(),
             environment: server
                 .environment
                 .iter()
@@ -125,19 +113,6 @@ impl From<&scenario::Server> for ServerSpec {
                 .collect(),
             user: server.user.clone(),
             directory: server.directory.clone(),
-        }
-    }
-}
-
-impl From<&scenario::Clips> for Clips {
-    fn from(clips: &scenario::Clips) -> Clips {
-        Clips {
-            directory: clips.directory.clone(),
-            count: clips.count,
-            length: clips.length,
-            video: clips.video.0,
-            audio: clips.audio.map(|rate| rate.0),
-            frame_rate: clips.frame_rate,
         }
     }
 }
@@ -207,8 +182,8 @@ impl Launch {
             directory: None,
             port: None,
             ready: Ready::Started,
-            ready_timeout: READY_TIMEOUT,
-            stop_within: STOP_TIMEOUT,
+            ready_timeout: DEFAULT_READY_TIMEOUT,
+            stop_within: DEFAULT_STOP_TIMEOUT,
             user: None,
             may_be_root: true,
         }
@@ -285,22 +260,4 @@ impl Ready {
             Ready::Started | Ready::Text(_) | Ready::Pattern(_) => None,
         }
     }
-}
-
-/// Clips for a server to play: H.264 of a constant bit rate and optionally AAC, in MP4 files
-/// `clip1.mp4`, `clip2.mp4` and so on. Generated with ffmpeg if missing.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Clips {
-    /// Folder of the clips; a relative one is relative to the scenario's.
-    pub directory: PathBuf,
-    /// Number of clips.
-    pub count: u32,
-    /// Length of each clip.
-    pub length: Duration,
-    /// Video bit rate, bit/s.
-    pub video: u64,
-    /// Audio bit rate, bit/s; `None`: no audio.
-    pub audio: Option<u64>,
-    /// Frames per second.
-    pub frame_rate: u32,
 }

@@ -12,16 +12,17 @@ use std::time::Duration;
 
 use common::{free_port, options, skip_without};
 
-use scenario::Requirement;
-use sut::{Clips, Origin, PortOwner, Progress, ServerSpec, Sut, SutError, Transport, catalogue};
+use measure::units::BitRate;
+use scenario::{Clips, Requirement};
+use sut::{Origin, PortOwner, Progress, ServerSpec, Sut, SutError, Transport, catalogue};
 
 fn clips(directory: &Path) -> Clips {
     Clips {
         directory: directory.to_owned(),
         count: 2,
         length: Duration::from_secs(2),
-        video: 1_000_000,
-        audio: Some(128_000),
+        video: BitRate(1_000_000),
+        audio: Some(BitRate(128_000)),
         frame_rate: 25,
     }
 }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sut::{LogSpec, Origin, ServerSpec, Sut};
+use scenario::ServerLog;
+use sut::{Origin, ServerSpec, Sut};
 
 use super::link::Link;
 use super::signs::{Signs, see_coordinator};
@@ -151,7 +152,7 @@ impl Observer<'_> {
         ignore: Vec<String>,
     ) -> Result<(), sut::SutError> {
         let spec = ServerSpec {
-            log: LogSpec {
+            log: ServerLog {
                 file: self.server.log.clone(),
                 patterns,
                 ignore,

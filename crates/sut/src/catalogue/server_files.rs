@@ -50,7 +50,8 @@ pub(crate) fn scratch() -> Result<TempDir, SutError> {
     Ok(scratch)
 }
 
-fn open_to_all(path: &Path, mode: u32) -> Result<(), SutError> {
+/// Sets the permissions of a file or folder.
+pub(crate) fn open_to_all(path: &Path, mode: u32) -> Result<(), SutError> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
         .map_err(SutError::file("change the permissions of", path))
 }

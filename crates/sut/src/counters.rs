@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use kit::server_counters::{CounterInterface, CounterSnapshot, Counts, JanusAdmin, Step};
 use kit::websocket;
-use measure::Recorder;
 use measure::server as m;
+use measure::{CounterId, Recorder};
 
 use crate::catalogue::CountersAccess;
 use crate::error::SutError;
@@ -40,6 +40,21 @@ const CONNECT_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Seed of the WebSocket masks, which hide nothing on the loopback interface.
 const SEED: u64 = 1;
+
+/// The counts of a reading, and the counters that record them.
+const COUNTS: [(CounterId, fn(&mut Counts) -> &mut u64); 9] = [
+    (m::COUNTED_PACKETS_IN, |counts| &mut counts.packets_in),
+    (m::COUNTED_BYTES_IN, |counts| &mut counts.bytes_in),
+    (m::COUNTED_PACKETS_OUT, |counts| &mut counts.packets_out),
+    (m::COUNTED_BYTES_OUT, |counts| &mut counts.bytes_out),
+    (m::COUNTED_NACKED_IN, |counts| &mut counts.nacked_in),
+    (m::COUNTED_NACKED_OUT, |counts| &mut counts.nacked_out),
+    (m::COUNTED_RETRANSMISSIONS_IN, |counts| {
+        &mut counts.retransmissions_in
+    }),
+    (m::COUNTED_LOST_IN, |counts| &mut counts.lost_in),
+    (m::COUNTED_LOST_OUT, |counts| &mut counts.lost_out),
+];
 
 #[derive(Debug, Default)]
 struct Readings {
@@ -124,34 +139,9 @@ impl Counters {
         };
         recorder.set(m::COUNTED_PEERS, reading.peers as f64);
         recorder.set(m::COUNTED_QUEUED, reading.queued as f64);
-        let (now, recorded) = (reading.counts, &mut self.recorded);
-        for (counter, now, recorded) in [
-            (
-                m::COUNTED_PACKETS_IN,
-                now.packets_in,
-                &mut recorded.packets_in,
-            ),
-            (m::COUNTED_BYTES_IN, now.bytes_in, &mut recorded.bytes_in),
-            (
-                m::COUNTED_PACKETS_OUT,
-                now.packets_out,
-                &mut recorded.packets_out,
-            ),
-            (m::COUNTED_BYTES_OUT, now.bytes_out, &mut recorded.bytes_out),
-            (m::COUNTED_NACKED_IN, now.nacked_in, &mut recorded.nacked_in),
-            (
-                m::COUNTED_NACKED_OUT,
-                now.nacked_out,
-                &mut recorded.nacked_out,
-            ),
-            (
-                m::COUNTED_RETRANSMISSIONS_IN,
-                now.retransmissions_in,
-                &mut recorded.retransmissions_in,
-            ),
-            (m::COUNTED_LOST_IN, now.lost_in, &mut recorded.lost_in),
-            (m::COUNTED_LOST_OUT, now.lost_out, &mut recorded.lost_out),
-        ] {
+        let mut counts = reading.counts;
+        for (counter, count) in COUNTS {
+            let (now, recorded) = (*count(&mut counts), count(&mut self.recorded));
             // The number of lost packets can decrease, but a counter cannot.
             recorder.add(counter, now.saturating_sub(*recorded));
             *recorded = now.max(*recorded);
@@ -229,14 +219,11 @@ impl Connection {
         let url = websocket::parse_url(&format!("ws://{address}/"));
         let url = url.map_err(|error| error.to_string())?;
         let (admin, request) = JanusAdmin::begin(&url, secret, SEED);
-        let text = |error: std::io::Error| error.to_string();
-        stream.set_nodelay(true).map_err(text)?;
         stream
-            .set_read_timeout(Some(ANSWER_TIMEOUT))
-            .map_err(text)?;
-        stream
-            .set_write_timeout(Some(ANSWER_TIMEOUT))
-            .map_err(text)?;
+            .set_nodelay(true)
+            .and_then(|()| stream.set_read_timeout(Some(ANSWER_TIMEOUT)))
+            .and_then(|()| stream.set_write_timeout(Some(ANSWER_TIMEOUT)))
+            .map_err(|error| error.to_string())?;
         let mut connection = Connection {
             admin,
             stream,

@@ -98,32 +98,21 @@ pub struct Observation {
 impl Observation {
     /// Records the figures.
     pub fn record(&self, recorder: &mut Recorder) {
+        let number = |count: Option<u64>| count.map(|count| count as f64);
         let gauges = [
             (server::CPU, self.cpu),
             (server::CPU_HOTTEST_THREAD, self.cpu_hottest_thread),
             (server::CPU_ALLOWED, self.cpu_allowed),
-            (server::USS, self.uss.map(|bytes| bytes as f64)),
-            (server::PSS, self.pss.map(|bytes| bytes as f64)),
-            (server::RSS, self.rss.map(|bytes| bytes as f64)),
-            (server::THREADS, self.threads.map(|count| count as f64)),
-            (
-                server::FILE_DESCRIPTORS,
-                self.file_descriptors.map(|count| count as f64),
-            ),
+            (server::USS, number(self.uss)),
+            (server::PSS, number(self.pss)),
+            (server::RSS, number(self.rss)),
+            (server::THREADS, number(self.threads)),
+            (server::FILE_DESCRIPTORS, number(self.file_descriptors)),
             (server::FILE_DESCRIPTORS_SHARE, self.file_descriptors_share),
-            (
-                server::MULTICAST_GROUPS,
-                self.groups.map(|count| count as f64),
-            ),
-            (
-                server::UDP_MEMORY,
-                self.udp_memory.map(|bytes| bytes as f64),
-            ),
+            (server::MULTICAST_GROUPS, number(self.groups)),
+            (server::UDP_MEMORY, number(self.udp_memory)),
             (server::MACHINE_CPU, self.machine_cpu),
-            (
-                server::MACHINE_CORES,
-                self.machine_cores.map(|count| count as f64),
-            ),
+            (server::MACHINE_CORES, number(self.machine_cores)),
         ];
         for (gauge, value) in gauges {
             match value {
@@ -187,19 +176,14 @@ impl ReadingSchedule {
     /// Takes the reading if it is due, and schedules the next one by its cost.
     fn run<T>(&mut self, now: Instant, work: impl FnOnce() -> T) -> Option<T> {
         // A window may begin a little early.
-        if self
-            .next
-            .is_some_and(|next| now + Duration::from_millis(50) < next)
-        {
+        let latest = now + Duration::from_millis(50);
+        if self.next.is_some_and(|next| latest < next) {
             return None;
         }
         let began = Instant::now();
         let result = work();
-        self.next = Some(
-            now + self
-                .min_interval
-                .max(began.elapsed().saturating_mul(COST_SHARE)),
-        );
+        let rest = began.elapsed().saturating_mul(COST_SHARE);
+        self.next = Some(now + self.min_interval.max(rest));
         Some(result)
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
 use crate::error::SutError;
 use crate::observe::{Observation, RemoteServer};
@@ -120,9 +120,8 @@ impl ExporterPoller {
                 .spawn(move || {
                     for number in 1.. {
                         // Only a stop wakes the thread.
-                        match stopped.recv_timeout(QUERY_INTERVAL) {
-                            Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
-                            _ => return,
+                        if stopped.recv_timeout(QUERY_INTERVAL) != Err(RecvTimeoutError::Timeout) {
+                            return;
                         }
                         let answer = query(&agent, &exporters);
                         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -165,10 +164,7 @@ impl RemoteServer for ExporterPoller {
             return observation;
         };
         let before = self.used.replace((number, at, answer.clone()));
-        if before
-            .as_ref()
-            .is_some_and(|(before, ..)| *before == number)
-        {
+        if matches!(before, Some((before, ..)) if before == number) {
             return observation;
         }
         let whole = |figure: Option<f64>| figure.map(|figure| figure.max(0.0) as u64);

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::message::SUBCOMMAND;
+use crate::proc;
 
 /// First argument of a guard.
 pub(crate) const ARGUMENT: &str = "--guard";
@@ -94,22 +95,15 @@ pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> i32 {
 
 /// Kills the processes of a network namespace. Returns `true` if there were any.
 fn kill_all(network: &Metadata) -> bool {
-    let Ok(processes) = fs::read_dir("/proc") else {
-        return false;
-    };
     let mut found = false;
-    for process in processes.flatten() {
-        let name = process.file_name();
-        let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
+    for id in proc::processes() {
         let is_inside = || {
             let of = fs::metadata(format!("/proc/{id}/ns/net"));
             of.is_ok_and(|of| (of.dev(), of.ino()) == (network.dev(), network.ino()))
         };
         // The second check is for an ID that was reused before the pidfd was opened.
         if is_inside()
-            && let Some(id) = Pid::from_raw(id)
+            && let Some(id) = i32::try_from(id).ok().and_then(Pid::from_raw)
             && let Ok(process) = pidfd_open(id, PidfdFlags::empty())
             && is_inside()
         {

@@ -86,32 +86,33 @@ pub(crate) struct Lines {
 impl Lines {
     /// Adds output, and calls `each` with each line that is complete.
     pub(crate) fn for_each_line(&mut self, bytes: &[u8], mut each: impl FnMut(&str)) {
-        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
-            let room = LINE_MAX.saturating_sub(self.open.len());
-            self.open.extend_from_slice(&piece[..piece.len().min(room)]);
-            if piece.ends_with(b"\n") {
-                let line = String::from_utf8_lossy(&self.open);
-                each(line.trim_end_matches(['\n', '\r']));
-                self.open.clear();
+        self.split(bytes, |line, ended| {
+            if ended {
+                each(line);
             }
-        }
+        });
     }
 
     /// Adds output. Returns `true` if a line of it matches. The last line is searched even before
     /// its end: a prompt has none.
     pub(crate) fn push_and_match(&mut self, bytes: &[u8], matcher: &Matcher) -> bool {
         let mut found = false;
+        self.split(bytes, |line, _| found |= matcher.matches(line));
+        found
+    }
+
+    /// Adds output, and calls `each` with each line, and with whether it has ended.
+    fn split(&mut self, bytes: &[u8], mut each: impl FnMut(&str, bool)) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             let room = LINE_MAX.saturating_sub(self.open.len());
             self.open.extend_from_slice(&piece[..piece.len().min(room)]);
             let ended = piece.ends_with(b"\n");
             let line = String::from_utf8_lossy(&self.open);
-            found |= matcher.matches(line.trim_end_matches(['\n', '\r']));
+            each(line.trim_end_matches(['\n', '\r']), ended);
             if ended {
                 self.open.clear();
             }
         }
-        found
     }
 }
 

@@ -141,21 +141,20 @@ fn become_user(user: u32, group: u32) -> rustix::io::Result<()> {
 /// Runs as the stage. Returns the exit status if it cannot become the server. `arguments` are those
 /// after [`ARGUMENT`]; standard input must be a socket of the supervisor.
 pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
-    let Some(stage) = Stage::parse(arguments) else {
+    let (Some(stage), Some(mut socket)) = (Stage::parse(arguments), standard_input()) else {
         return 104;
     };
-    // The copy is closed on exec, which tells the supervisor that the program runs.
-    let socket = io::stdin().as_fd().try_clone_to_owned();
-    let Ok(mut socket) = socket.map(UnixStream::from) else {
-        return 104;
-    };
-    // Without a socket, a user has typed the hidden subcommand.
-    if socket.local_addr().is_err() {
-        return 104;
-    }
+    // The socket is closed on exec, which tells the supervisor that the program runs.
     let message = stage.execute();
     let _ = socket.write_all(message.as_bytes());
     1
+}
+
+/// Returns a copy of standard input, closed on exec. `None` if it is not a socket: a user has typed
+/// the hidden subcommand.
+pub(crate) fn standard_input() -> Option<UnixStream> {
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
+    socket.local_addr().is_ok().then_some(socket)
 }
 
 #[cfg(test)]

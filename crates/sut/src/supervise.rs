@@ -15,7 +15,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -53,21 +52,10 @@ pub fn supervise_main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     {
         return guard::main(arguments);
     }
-    let Some(order) = Order::parse(arguments) else {
-        return 104;
-    };
-    let Ok(socket) = io::stdin()
-        .as_fd()
-        .try_clone_to_owned()
-        .map(UnixStream::from)
-    else {
-        return 104;
-    };
-    // Without a socket, a user has typed the hidden subcommand.
-    if socket.local_addr().is_err() {
-        return 104;
+    match (Order::parse(arguments), stage::standard_input()) {
+        (Some(order), Some(socket)) => supervise(order, socket),
+        _ => 104,
     }
-    supervise(order, socket)
 }
 
 /// Task of the supervisor.

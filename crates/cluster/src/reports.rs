@@ -84,11 +84,7 @@ impl Encoder {
             begun: time(row.begun),
             first_media: time(row.first_media),
             ended: time(row.ended),
-            outcome: row.outcome.map(|outcome| match outcome {
-                ClientOutcome::Completed => WireOutcome::Completed,
-                ClientOutcome::Stopped => WireOutcome::Stopped,
-                ClientOutcome::Failed => WireOutcome::Failed,
-            }),
+            outcome: row.outcome,
             reason: row.reason.clone(),
             detail: row.detail.clone(),
             streams: row.streams.to_string(),
@@ -233,11 +229,7 @@ impl Decoder {
             begun: time(row.begun),
             first_media: time(row.first_media),
             ended: time(row.ended),
-            outcome: row.outcome.map(|outcome| match outcome {
-                WireOutcome::Completed => ClientOutcome::Completed,
-                WireOutcome::Stopped => ClientOutcome::Stopped,
-                WireOutcome::Failed => ClientOutcome::Failed,
-            }),
+            outcome: row.outcome,
             reason: row.reason,
             detail: row.detail,
             streams: serde_json::from_str(&row.streams).map_err(|_| Malformed)?,
@@ -299,18 +291,11 @@ struct WireClient {
     begun: Option<u64>,
     first_media: Option<u64>,
     ended: Option<u64>,
-    outcome: Option<WireOutcome>,
+    outcome: Option<ClientOutcome>,
     reason: Option<String>,
     detail: Option<String>,
     /// JSON.
     streams: String,
-}
-
-#[derive(Serialize, Deserialize)]
-enum WireOutcome {
-    Completed,
-    Stopped,
-    Failed,
 }
 
 impl WireWindow {

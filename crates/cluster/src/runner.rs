@@ -187,14 +187,11 @@ impl Host<'_> {
             };
         };
         match order {
-            Order::Start { .. } => match part.start() {
-                Ok(info) => Answer::Ready(info),
-                Err(why) => refused(why),
-            },
-            Order::Begin { at, wall_clock, .. } => match part.agree(at, wall_clock) {
-                Ok(()) => Answer::Done,
-                Err(why) => refused(why),
-            },
+            Order::Start { .. } => part.start().map_or_else(refused, Answer::Ready),
+            Order::Begin { at, wall_clock, .. } => {
+                let agreed = part.agree(at, wall_clock);
+                agreed.map_or_else(refused, |()| Answer::Done)
+            }
             Order::Command { command, .. } => {
                 part.command(&command.into());
                 Answer::Done

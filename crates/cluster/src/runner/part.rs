@@ -115,7 +115,10 @@ impl ActivePart {
             targets: own.targets.filter(),
             ..Options::default()
         };
-        check_resources(&dealing, &scenario, wanted.runner)?;
+        // This machine must have the files and ports for the clients.
+        if let Some(shortage) = dealing.shortage(&scenario, wanted.runner) {
+            return Err(shortage);
+        }
         let plan = RunnerPlan::new(&RunnerOrder {
             scenario: &scenario,
             dealing: &dealing,
@@ -473,14 +476,6 @@ fn check_targets(scenario: &Scenario, targets: &Targets) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Checks that this machine has the files and ports for the clients.
-fn check_resources(dealing: &Dealing, scenario: &Scenario, runner: usize) -> Result<(), String> {
-    match dealing.shortage(scenario, runner) {
-        Some(shortage) => Err(shortage),
-        None => Ok(()),
-    }
 }
 
 /// Gets the files that the clients read, and lets the scenario name the copies.

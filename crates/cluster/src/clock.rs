@@ -122,7 +122,7 @@ impl AgreedOffset {
 }
 
 /// The exchanges with one runner, of which the tightest are kept.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClockEstimate {
     kept: Vec<Exchange>,
 }

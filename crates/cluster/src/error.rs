@@ -142,4 +142,8 @@ impl ClusterError {
     pub(crate) fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> ClusterError {
         move |error| ClusterError::System { what, error }
     }
+
+    pub(crate) fn resume(why: impl Into<String>) -> ClusterError {
+        ClusterError::Resume { why: why.into() }
+    }
 }

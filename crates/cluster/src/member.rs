@@ -6,10 +6,12 @@ use std::time::Duration;
 use async_nats::{Client, Request};
 use futures_util::future::join_all;
 use net::clock::monotonic_nanos;
+use serde::{Deserialize, Serialize};
 
 use crate::background::Background;
 use crate::clock::{ClockEstimate, Exchange};
 use crate::connection::ConnectionState;
+use crate::names::{is_name, is_word};
 use crate::orders::{Answer, MachineFacts, Order, decode, encode, exchange};
 use crate::storage::{Storage, answer_subject, order_subject};
 
@@ -25,13 +27,22 @@ pub(crate) struct Shared {
 }
 
 /// A runner that takes part.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) incarnation: String,
     pub(crate) weight: u32,
     pub(crate) machine: MachineFacts,
+    /// Known only to the coordinator that asked.
+    #[serde(skip)]
     pub(crate) clock: ClockEstimate,
+}
+
+impl Member {
+    /// Returns `true` if such a runner can exist: a run file comes from anywhere.
+    pub(crate) fn is_sound(&self) -> bool {
+        is_name(&self.name) && is_word(&self.incarnation) && (1..=1_000).contains(&self.weight)
+    }
 }
 
 /// Sends each runner its order, all at once. Returns the answers, or why there is none. `stop` ends

@@ -17,7 +17,7 @@ use crate::error::ClusterError;
 use crate::machine;
 use crate::member::{Member, exchange_with};
 use crate::names::is_word;
-use crate::run_state::{RunState, SavedMember, scenario_digest};
+use crate::run_state::{RunState, scenario_digest};
 use crate::storage::{lead_subject, report_subject};
 
 /// Time in which a living coordinator gives a sign.
@@ -41,11 +41,7 @@ impl Coordinator {
         scenario: &Scenario,
         control: &Control,
     ) -> Result<RemoteCrew, ClusterError> {
-        let refused = |why: &str| {
-            Err(ClusterError::Resume {
-                why: why.to_owned(),
-            })
-        };
+        let refused = |why: &str| Err(ClusterError::resume(why));
         if state.boot != machine::facts().boot {
             return refused("it was started on another machine, or before a restart of this one");
         }
@@ -61,20 +57,18 @@ impl Coordinator {
             return refused("its run file is corrupt");
         }
         let all = state.members.iter().chain(&state.observer);
-        if !is_word(&state.run) || !all.into_iter().all(SavedMember::is_sound) {
+        if !is_word(&state.run) || !all.into_iter().all(Member::is_sound) {
             return refused("its run file is corrupt");
         }
         if state.version != self.version() {
             return refused("another version of streamgauge has begun it");
         }
-        let members: Vec<Member> = state.members.iter().map(Member::from).collect();
-        let observer = state.observer.as_ref().map(Member::from);
         let has_observer = matches!(start, Some(ServerStart::Observer { .. }));
-        let observer = observer.filter(|_| has_observer);
+        let observer = state.observer.clone().filter(|_| has_observer);
         if self.has_coordinator(&state.run) {
             return refused("its coordinator is alive");
         }
-        let (members, last) = self.take_over(&state.run, members)?;
+        let (members, last) = self.take_over(&state.run, state.members.clone())?;
         let reader = self.reader_of(state.run.clone(), last);
         let crew = RemoteCrew::new(
             self.shared.clone(),
@@ -131,13 +125,14 @@ impl Coordinator {
             (last, join_all(each).await)
         });
         match taken {
-            Ok((0, _)) => Err(ClusterError::Resume {
-                why: "NATS no longer has the reports of this run".to_owned(),
-            }),
+            Ok((0, _)) => Err(ClusterError::resume(
+                "NATS no longer has the reports of this run",
+            )),
             Ok((last, members)) => Ok((members, last)),
-            Err(_) => Err(ClusterError::Resume {
-                why: format!("NATS did not answer within {} s", ASK_TIMEOUT.as_secs()),
-            }),
+            Err(_) => Err(ClusterError::resume(format!(
+                "NATS did not answer within {} s",
+                ASK_TIMEOUT.as_secs()
+            ))),
         }
     }
 }

@@ -4,11 +4,10 @@ use runfile::Fact;
 use scenario::Scenario;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::{AgreedOffset, ClockEstimate};
+use crate::clock::AgreedOffset;
 use crate::files::digest;
 use crate::member::Member;
-use crate::names::{is_name, is_word};
-use crate::orders::{MachineFacts, ReadyInfo};
+use crate::orders::ReadyInfo;
 
 /// State of a run over runners, so that another coordinator can go on with it.
 pub const RUN_STATE: Fact<RunState> = Fact::new("run_state");
@@ -23,53 +22,14 @@ pub struct RunState {
     pub(crate) run: String,
     /// SHA-256 of the scenario.
     pub(crate) scenario: String,
-    pub(crate) members: Vec<SavedMember>,
-    pub(crate) observer: Option<SavedMember>,
+    pub(crate) members: Vec<Member>,
+    pub(crate) observer: Option<Member>,
     pub(crate) ready: Vec<ReadyInfo>,
     /// Start of the run by the monotonic clock, and the machine that has this clock.
     pub(crate) start: i64,
     pub(crate) boot: String,
     /// Offset of each runner's clock by which it began.
     pub(crate) agreed: Vec<Option<AgreedOffset>>,
-}
-
-/// A runner of the run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SavedMember {
-    name: String,
-    incarnation: String,
-    weight: u32,
-    machine: MachineFacts,
-}
-
-impl SavedMember {
-    /// Returns `true` if such a runner can exist: a run file comes from anywhere.
-    pub(crate) fn is_sound(&self) -> bool {
-        is_name(&self.name) && is_word(&self.incarnation) && (1..=1_000).contains(&self.weight)
-    }
-}
-
-impl From<&Member> for SavedMember {
-    fn from(member: &Member) -> SavedMember {
-        SavedMember {
-            name: member.name.clone(),
-            incarnation: member.incarnation.clone(),
-            weight: member.weight,
-            machine: member.machine.clone(),
-        }
-    }
-}
-
-impl From<&SavedMember> for Member {
-    fn from(saved: &SavedMember) -> Member {
-        Member {
-            name: saved.name.clone(),
-            incarnation: saved.incarnation.clone(),
-            weight: saved.weight,
-            machine: saved.machine.clone(),
-            clock: ClockEstimate::default(),
-        }
-    }
 }
 
 /// Identifies a scenario with all its settings.

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use engine::Control;
-use futures_util::StreamExt;
 use futures_util::future::join_all;
 use scenario::{Network, Scenario};
 
@@ -18,8 +17,8 @@ use crate::files;
 use crate::inbox::LogReader;
 use crate::member::{EXCHANGE_TIMEOUT, Member, Shared, ask, exchange_with, no_answer};
 use crate::names::COORDINATOR;
-use crate::orders::{Hello, HelloAnswer, MESSAGE_MAX, MachineFacts, Order, Part, decode, encode};
-use crate::storage::{HELLO, Storage, hello_subject, is_sent_by_a_client};
+use crate::orders::{Hello, HelloAnswer, MESSAGE_MAX, MachineFacts, Order, Part, encode, listen};
+use crate::storage::{HELLO, Storage, hello_subject, new_word};
 
 /// Time limit for opening everything.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -96,14 +95,8 @@ impl Coordinator {
             let storage = Storage::open(&client, &own.url).await?;
             Ok((client, state, storage))
         });
-        let opened = opened.unwrap_or_else(|_| {
-            Err(ClusterError::Connect {
-                url: access.url.clone(),
-                why: format!("no answer within {} s", OPEN_TIMEOUT.as_secs()),
-                help: "check that the server is not overloaded",
-            })
-        });
-        let (client, state, storage) = opened?;
+        let (client, state, storage) =
+            opened.unwrap_or_else(|_| Err(ClusterError::no_answer(&access.url, OPEN_TIMEOUT)))?;
         let shared = Shared {
             background,
             client,
@@ -249,7 +242,7 @@ impl Coordinator {
     ) -> Result<RemoteCrew, ClusterError> {
         fits(scenario)?;
         let background = &self.shared.background;
-        let run = self.new_run_name();
+        let run = new_word(&self.shared.client);
         let stop = || control.is_stopped();
         let exchanged = exchange_with_all(&self.shared, &self.members, &stop)?;
         for (member, exchanges) in self.members.iter_mut().zip(exchanged) {
@@ -303,16 +296,10 @@ impl Coordinator {
         Ok(crew)
     }
 
-    /// Returns a name that no other run has.
-    fn new_run_name(&self) -> String {
-        let inbox = self.shared.client.new_inbox();
-        inbox.rsplit('.').next().unwrap_or_default().to_owned()
-    }
-
     /// Returns where this coordinator reads the log of a run.
     pub(crate) fn reader_of(&self, run: String, caught_up_at: u64) -> LogReader {
         LogReader {
-            name: format!("coordinator_{run}_{}", self.new_run_name()),
+            name: format!("coordinator_{run}_{}", new_word(&self.shared.client)),
             run,
             version: self.version.clone(),
             caught_up_at,
@@ -325,44 +312,35 @@ impl Coordinator {
     }
 }
 
+/// Answers by name and incarnation.
+type Answers = Mutex<BTreeMap<(String, String), HelloAnswer>>;
+
 /// Questions to all runners, and the answers so far.
 struct Round {
     hello: bytes::Bytes,
-    answers: Arc<Mutex<BTreeMap<(String, String), HelloAnswer>>>,
+    answers: Arc<Answers>,
 }
 
 impl Round {
     fn begin(shared: &Shared, version: &str) -> Round {
-        let answers: Arc<Mutex<BTreeMap<_, _>>> = Arc::default();
-        let inbox = shared.client.new_inbox();
-        let id = inbox.rsplit('.').next().unwrap_or_default().to_owned();
-        let (client, subject) = (shared.client.clone(), hello_subject("*", &id));
-        let (noted, asked) = (Arc::downgrade(&answers), id.clone());
-        shared.background.spawn(async move {
-            let Ok(mut messages) = client.subscribe(subject).await else {
-                return;
-            };
-            while noted.strong_count() > 0 {
-                let next = tokio::time::timeout(HELLO_INTERVAL, messages.next()).await;
-                let (Ok(Some(message)), Some(answers)) = (next, noted.upgrade()) else {
-                    continue;
-                };
-                let answer = decode::<HelloAnswer>(&message.payload)
-                    .filter(|_| is_sent_by_a_client(message.headers.as_ref()));
-                let Some(answer) = answer else {
-                    continue;
-                };
-                // The server permits each runner to answer under its own name alone.
-                if hello_subject(&answer.name, &asked) != message.subject.as_str() {
-                    continue;
-                }
-                let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
-                if answers.len() < ANSWERS_MAX {
-                    let key = (answer.name.clone(), answer.incarnation.clone());
-                    answers.insert(key, answer);
-                }
+        let answers: Arc<Answers> = Arc::default();
+        let id = new_word(&shared.client);
+        let asked = id.clone();
+        let note = move |subject: &str, answer: HelloAnswer, answers: &Answers| {
+            let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
+            // The server permits each runner to answer under its own name alone.
+            if hello_subject(&answer.name, &asked) == subject && answers.len() < ANSWERS_MAX {
+                let key = (answer.name.clone(), answer.incarnation.clone());
+                answers.insert(key, answer);
             }
-        });
+        };
+        shared.background.spawn(listen(
+            shared.client.clone(),
+            hello_subject("*", &id),
+            Arc::downgrade(&answers),
+            HELLO_INTERVAL,
+            note,
+        ));
         let hello = encode(&Hello {
             version: version.to_owned(),
             id,

@@ -10,7 +10,6 @@ use async_nats::Client;
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use engine::{Control, Crew, Dealing, EngineError, RunnerCommand, RunnerInfo, RunnerReport, Trace};
-use futures_util::StreamExt;
 use measure::human::plural;
 use measure::tester::{RunnerSummary, SOFTNET_DROPS};
 use measure::{Catalogue, Time};
@@ -21,16 +20,15 @@ use scenario::{Scenario, Server};
 use sut::{CpuSource, Sut};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::clock::{AgreedOffset, ClockEstimate, Offset};
+use crate::clock::{AgreedOffset, ClockEstimate};
 use crate::inbox::{self, FromLog, LogReader};
 use crate::machine;
 use crate::member::{Member, Shared, ask, ask_one, exchange_with};
-use crate::observed::{ObservedServer, listen};
-use crate::orders::{Answer, Beat, Order, ReadyInfo, WireCommand, decode, encode};
+use crate::observed::{CHECK_INTERVAL, ObservedServer, take_report};
+use crate::orders::{Answer, Beat, Order, ReadyInfo, WireCommand, encode, listen};
 use crate::run_state::{RUN_STATE, RunState, scenario_digest};
 use crate::storage::{
-    all_beat_subjects, all_report_subjects, is_sent_by_a_client, lead_subject, runner_of,
-    server_subject,
+    all_beat_subjects, all_report_subjects, lead_subject, runner_of, server_subject,
 };
 use states::{MemberState, States, lock};
 
@@ -145,7 +143,13 @@ impl RemoteCrew {
             move || over.strong_count() == 0,
         ));
         let weak = Arc::downgrade(&states);
-        background.spawn(hear_beats(shared.client.clone(), run.clone(), weak));
+        background.spawn(listen(
+            shared.client.clone(),
+            all_beat_subjects(&run),
+            weak,
+            LEAD_INTERVAL,
+            hear_beat,
+        ));
         let weak = Arc::downgrade(&states);
         background.spawn(give_signs(shared.client.clone(), run.clone(), weak));
         let (failing, failed) = unbounded();
@@ -209,16 +213,23 @@ impl RemoteCrew {
         ask(&self.shared, orders.collect(), within, &stop)
     }
 
+    /// Tells one runner to leave the run, without waiting for it.
+    fn dismiss(&self, member: &Member) {
+        let (client, member) = (self.shared.client.clone(), member.clone());
+        let order = encode(&Order::Leave {
+            run: self.run.clone(),
+        });
+        self.shared.background.spawn(async move {
+            let _ = ask_one(&client, &member, order, COMMAND_TIMEOUT).await;
+        });
+    }
+
     /// Tells all runners to leave the run.
     fn leave(&self, within: Duration) {
         let run = &self.run;
         let order = |_, _: &Member| Order::Leave { run: run.clone() };
         if let Some(observer) = &self.observer {
-            let (client, observer) = (self.shared.client.clone(), observer.clone());
-            let order = encode(&order(0, &observer));
-            self.shared.background.spawn(async move {
-                let _ = ask_one(&client, &observer, order, COMMAND_TIMEOUT).await;
-            });
+            self.dismiss(observer);
         }
         // Those that do not answer stop by themselves.
         self.ask_all(order, within, false);
@@ -351,13 +362,7 @@ impl RemoteCrew {
         };
         self.report(runner, RunnerReport::Lost(text));
         // If it plays on, it must not.
-        let (client, member) = (self.shared.client.clone(), self.members[runner].clone());
-        let order = encode(&Order::Leave {
-            run: self.run.clone(),
-        });
-        self.shared.background.spawn(async move {
-            let _ = ask_one(&client, &member, order, COMMAND_TIMEOUT).await;
-        });
+        self.dismiss(&self.members[runner]);
         self.report(runner, RunnerReport::Ended);
     }
 
@@ -403,10 +408,6 @@ impl RemoteCrew {
             self.lose(runner, &why);
         }
     }
-
-    fn offset(member: &Member, at: i64) -> Option<Offset> {
-        member.clock.at(at)
-    }
 }
 
 type Asked = Result<Answer, String>;
@@ -416,10 +417,14 @@ impl Crew for RemoteCrew {
         let Some(member) = &self.observer else {
             return Ok(None);
         };
-        let observed = ObservedServer::new();
-        let subject = server_subject(&self.run, &member.name);
-        let listening = listen(self.shared.client.clone(), subject, observed.newest());
-        self.shared.background.spawn(listening);
+        let observed = ObservedServer::default();
+        self.shared.background.spawn(listen(
+            self.shared.client.clone(),
+            server_subject(&self.run, &member.name),
+            observed.newest(),
+            CHECK_INTERVAL,
+            take_report,
+        ));
         let order = encode(&Order::Observe {
             run: self.run.clone(),
             patterns: server.log.patterns.clone(),
@@ -481,7 +486,7 @@ impl Crew for RemoteCrew {
         let start = monotonic_nanos().saturating_add(ahead);
         let mut starts = Vec::new();
         for (runner, member) in self.members.iter().enumerate() {
-            let offset = RemoteCrew::offset(member, start).ok_or_else(|| {
+            let offset = member.clock.at(start).ok_or_else(|| {
                 EngineError::NotBegun(format!(
                     "runner `{}`: its clock and the one here do not run evenly",
                     member.name
@@ -522,6 +527,7 @@ impl Crew for RemoteCrew {
     }
 
     fn facts(&self) -> Vec<Noted> {
+        let states = lock(&self.states);
         let state = RunState {
             seed: self.scenario.1,
             version: self.version.clone(),
@@ -532,11 +538,7 @@ impl Crew for RemoteCrew {
             ready: self.ready.clone(),
             start: self.start.unwrap_or(0),
             boot: machine::facts().boot,
-            agreed: lock(&self.states)
-                .each
-                .iter()
-                .map(|one| one.agreed)
-                .collect(),
+            agreed: states.each.iter().map(|one| one.agreed).collect(),
         };
         vec![RUN_STATE.of(&state)]
     }
@@ -586,7 +588,7 @@ impl Crew for RemoteCrew {
         each.map(|(state, clients)| {
             let member = &state.member;
             let last = member.clock.last();
-            let offset = last.and_then(|last| RemoteCrew::offset(member, last));
+            let offset = last.and_then(|last| member.clock.at(last));
             let agreed = state.agreed;
             let error = agreed.and_then(|agreed| agreed.error(&member.clock));
             RunnerSummary {
@@ -656,30 +658,12 @@ async fn send_commands(
     }
 }
 
-/// Notes signs of life of the runners until the crew is gone.
-async fn hear_beats(client: Client, run: String, states: Weak<Mutex<States>>) {
-    let Ok(mut beats) = client.subscribe(all_beat_subjects(&run)).await else {
-        return;
-    };
-    while states.strong_count() > 0 {
-        let next = tokio::time::timeout(LEAD_INTERVAL, beats.next()).await;
-        let (Ok(Some(message)), Some(states)) = (next, states.upgrade()) else {
-            continue;
-        };
-        let beat = decode::<Beat>(&message.payload)
-            .filter(|_| is_sent_by_a_client(message.headers.as_ref()));
-        let Some(beat) = beat else {
-            continue;
-        };
-        let mut states = lock(&states);
-        let name = runner_of(&message.subject);
-        let state = states
-            .each
-            .iter_mut()
-            .find(|state| state.member.name == name);
-        if let Some(state) = state {
-            state.hear(beat, Instant::now());
-        }
+/// Notes a sign of life of a runner.
+fn hear_beat(subject: &str, beat: Beat, states: &Mutex<States>) {
+    let mut each = lock(states);
+    let mut each = each.each.iter_mut();
+    if let Some(state) = each.find(|state| state.member.name == runner_of(subject)) {
+        state.hear(beat, Instant::now());
     }
 }
 

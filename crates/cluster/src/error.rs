@@ -146,4 +146,13 @@ impl ClusterError {
     pub(crate) fn resume(why: impl Into<String>) -> ClusterError {
         ClusterError::Resume { why: why.into() }
     }
+
+    /// NATS did not answer in time while everything was opened.
+    pub(crate) fn no_answer(url: &str, within: Duration) -> ClusterError {
+        ClusterError::Connect {
+            url: url.to_owned(),
+            why: format!("no answer within {} s", within.as_secs()),
+            help: "check that the server is not overloaded",
+        }
+    }
 }

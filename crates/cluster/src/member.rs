@@ -12,8 +12,8 @@ use crate::background::Background;
 use crate::clock::{ClockEstimate, Exchange};
 use crate::connection::ConnectionState;
 use crate::names::{is_name, is_word};
-use crate::orders::{Answer, MachineFacts, Order, decode, encode, exchange};
-use crate::storage::{Storage, answer_subject, order_subject};
+use crate::orders::{Answer, MachineFacts, Order, decode, encode};
+use crate::storage::{Storage, answer_subject, new_word, order_subject};
 
 /// Time limit for an exchange.
 pub(crate) const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -78,10 +78,8 @@ pub(crate) async fn ask_one(
     order: bytes::Bytes,
     within: Duration,
 ) -> Result<Answer, String> {
-    let inbox = client.new_inbox();
-    let id = inbox.rsplit('.').next().unwrap_or_default();
     // A server permits a runner to answer under its own name alone.
-    let inbox = answer_subject(&member.name, id);
+    let inbox = answer_subject(&member.name, &new_word(client));
     let request = Request::new().payload(order).inbox(inbox);
     let request = request.timeout(Some(within));
     let subject = order_subject(&member.name, &member.incarnation);
@@ -113,7 +111,13 @@ pub(crate) async fn exchange_with(
         let answer = ask_one(client, member, order, EXCHANGE_TIMEOUT).await;
         let returned = monotonic_nanos();
         match answer {
-            Ok(answer) => exchanges.extend(exchange(sent, returned, &answer)),
+            Ok(Answer::Clock { reached, answered }) => exchanges.push(Exchange {
+                sent,
+                reached,
+                answered,
+                returned,
+            }),
+            Ok(_) => {}
             Err(why) => failed = why,
         }
         if exchanges.is_empty() && !failed.is_empty() {

@@ -7,13 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use async_nats::Client;
-use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use sut::{LogCount, LogLine, Observation, RemoteServer};
-
-use crate::orders::decode;
-use crate::storage::is_sent_by_a_client;
 
 /// Interval between messages.
 pub(crate) const OBSERVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -25,7 +20,7 @@ const STALE_AFTER: Duration = Duration::from_millis(2_500);
 const LINES_MAX: usize = 200;
 
 /// Interval between checks whether the run has ended.
-const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Report of a runner about the server on its machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -108,10 +103,10 @@ impl ServerReport {
 }
 
 /// The newest report, and when it came.
-type Newest = Mutex<Option<(Instant, ServerReport)>>;
+pub(crate) type Newest = Mutex<Option<(Instant, ServerReport)>>;
 
 /// A server on another machine, observed by a runner there.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ObservedServer {
     newest: Arc<Newest>,
     /// Number and counts of the report that was used last, and its lines.
@@ -124,16 +119,6 @@ pub(crate) struct ObservedServer {
 }
 
 impl ObservedServer {
-    pub(crate) fn new() -> ObservedServer {
-        ObservedServer {
-            newest: Arc::default(),
-            number: 0,
-            totals: None,
-            lines: 0,
-            counts: HashMap::new(),
-        }
-    }
-
     /// Returns the place where a listener puts reports.
     pub(crate) fn newest(&self) -> Weak<Newest> {
         Arc::downgrade(&self.newest)
@@ -238,27 +223,14 @@ impl RemoteServer for ObservedServer {
     }
 }
 
-/// Takes the reports on a subject until the run has ended.
-pub(crate) async fn listen(client: Client, subject: String, newest: Weak<Newest>) {
-    let Ok(mut messages) = client.subscribe(subject).await else {
-        return;
-    };
-    while newest.strong_count() > 0 {
-        let next = tokio::time::timeout(CHECK_INTERVAL, messages.next()).await;
-        let (Ok(Some(message)), Some(newest)) = (next, newest.upgrade()) else {
-            continue;
-        };
-        let is_own = is_sent_by_a_client(message.headers.as_ref());
-        if let Some(report) = decode::<ServerReport>(&message.payload).filter(|_| is_own) {
-            let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
-            // Reports are numbered: an older one may come later.
-            if newest
-                .as_ref()
-                .is_none_or(|(_, old)| old.number < report.number)
-            {
-                *newest = Some((Instant::now(), report));
-            }
-        }
+/// Takes a report. Reports are numbered: an older one may come later.
+pub(crate) fn take_report(_subject: &str, report: ServerReport, newest: &Newest) {
+    let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
+    if newest
+        .as_ref()
+        .is_none_or(|(_, old)| old.number < report.number)
+    {
+        *newest = Some((Instant::now(), report));
     }
 }
 
@@ -289,7 +261,7 @@ mod tests {
 
     #[test]
     fn lost_reports_lose_no_count() {
-        let (mut server, mut report) = (ObservedServer::new(), ServerReport::default());
+        let (mut server, mut report) = (ObservedServer::default(), ServerReport::default());
         let now = Instant::now();
         assert_eq!(server.observe_at(now).scrapes_failed, 1, "nothing came");
         // From before the run.

@@ -1,14 +1,17 @@
 //! Messages between coordinator and runners, as JSON. They are answered requests, so each side
 //! knows whether the other has understood.
 
+use std::sync::Weak;
 use std::time::Duration;
 
+use async_nats::Client;
 use engine::{RunnerCommand, RunnerInfo};
+use futures_util::StreamExt;
 use measure::Time;
 use scenario::PortableScenario;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Exchange;
+use crate::storage::is_sent_by_a_client;
 
 /// Maximum length of a message. The default limit of nats-server is 1 MiB.
 pub(crate) const MESSAGE_MAX: usize = 900 << 10;
@@ -264,19 +267,6 @@ pub(crate) struct TopicMessage {
     pub(crate) message: String,
 }
 
-/// Completes an exchange with the answer of a runner.
-pub(crate) fn exchange(sent: i64, returned: i64, answer: &Answer) -> Option<Exchange> {
-    match *answer {
-        Answer::Clock { reached, answered } => Some(Exchange {
-            sent,
-            reached,
-            answered,
-            returned,
-        }),
-        _ => None,
-    }
-}
-
 /// Encodes a message.
 pub(crate) fn encode(message: &impl Serialize) -> bytes::Bytes {
     serde_json::to_vec(message).unwrap_or_default().into()
@@ -285,6 +275,34 @@ pub(crate) fn encode(message: &impl Serialize) -> bytes::Bytes {
 /// Decodes a message; `None` if it is something else.
 pub(crate) fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Option<T> {
     serde_json::from_slice(bytes).ok()
+}
+
+/// Hands the messages on a subject to `take`, each with its subject, until `kept` is gone, which is
+/// checked in this interval.
+pub(crate) async fn listen<T: for<'a> Deserialize<'a>, S>(
+    client: Client,
+    subject: String,
+    kept: Weak<S>,
+    interval: Duration,
+    mut take: impl FnMut(&str, T, &S),
+) {
+    let Ok(mut messages) = client.subscribe(subject).await else {
+        return;
+    };
+    while kept.strong_count() > 0 {
+        let message = match tokio::time::timeout(interval, messages.next()).await {
+            Ok(Some(message)) => message,
+            Ok(None) => return,
+            Err(_) => continue,
+        };
+        let Some(kept) = kept.upgrade() else {
+            return;
+        };
+        let is_own = is_sent_by_a_client(message.headers.as_ref());
+        if let Some(said) = decode(&message.payload).filter(|_| is_own) {
+            take(&message.subject, said, &kept);
+        }
+    }
 }
 
 #[cfg(test)]

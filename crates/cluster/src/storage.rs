@@ -72,6 +72,12 @@ pub(crate) fn all_topic_subjects(run: &str) -> String {
     format!("sg.t.{run}.*")
 }
 
+/// Returns a word of a subject that nobody else has.
+pub(crate) fn new_word(client: &Client) -> String {
+    let inbox = client.new_inbox();
+    inbox.rsplit('.').next().unwrap_or_default().to_owned()
+}
+
 /// Name of the runner in the subject of its message.
 pub(crate) fn runner_of(subject: &str) -> &str {
     subject.rsplit('.').next().unwrap_or_default()

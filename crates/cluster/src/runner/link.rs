@@ -18,7 +18,7 @@ use crate::machine;
 use crate::names::{Claim, is_name};
 use crate::orders::{Answer, Hello, HelloAnswer, Order, decode, encode};
 use crate::storage::{
-    HELLO, Storage, hello_subject, is_answer_of, is_sent_by_a_client, order_subject,
+    HELLO, Storage, hello_subject, is_answer_of, is_sent_by_a_client, new_word, order_subject,
 };
 
 /// Time limit for opening everything.
@@ -68,13 +68,7 @@ impl Link {
         let options = options.clone();
         let url = options.access.url.clone();
         let opened = background.wait(OPEN_TIMEOUT, async move { open(&options, observes).await });
-        opened.unwrap_or_else(|_| {
-            Err(ClusterError::Connect {
-                url,
-                why: format!("no answer within {} s", OPEN_TIMEOUT.as_secs()),
-                help: "check that the server is not overloaded",
-            })
-        })
+        opened.unwrap_or_else(|_| Err(ClusterError::no_answer(&url, OPEN_TIMEOUT)))
     }
 
     /// Next order, if one comes within this time.
@@ -92,9 +86,7 @@ impl Link {
 async fn open(options: &RunnerOptions, observes: Option<String>) -> Result<Link, ClusterError> {
     let url = &options.access.url;
     let (client, state) = options.access.connect(&options.name).await?;
-    // An inbox is unique.
-    let inbox = client.new_inbox();
-    let incarnation = inbox.rsplit('.').next().unwrap_or_default().to_owned();
+    let incarnation = new_word(&client);
     let failed = |what: &'static str, why: String| ClusterError::Nats {
         url: url.clone(),
         what,

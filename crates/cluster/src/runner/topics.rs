@@ -11,14 +11,12 @@ use std::time::{Duration, Instant};
 
 use async_nats::Client;
 use bytes::Bytes;
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use futures_util::StreamExt;
+use crossbeam_channel::{Receiver, bounded};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::signs::Signs;
 use crate::background::Background;
-use crate::orders::{TopicMessage, decode, encode};
-use crate::storage::is_sent_by_a_client;
+use crate::orders::{TopicMessage, encode, listen};
 
 /// Times from a message to its repetitions. Runners stop their clients after a longer outage.
 const REPEATED_AFTER: [Duration; 4] = [
@@ -64,7 +62,12 @@ impl Topics {
         signs: Weak<Signs>,
     ) -> Topics {
         let (sender, inbox) = bounded(WAITING_MAX);
-        background.spawn(receive(client.clone(), all, sender, signs));
+        let receive = move |_: &str, message, _: &Signs| {
+            // If there is no room, the message is repeated.
+            let _ = sender.try_send(message);
+        };
+        let receiving = listen(client.clone(), all, signs, CHECK_INTERVAL, receive);
+        background.spawn(receiving);
         let (outbox, outgoing) = unbounded_channel();
         background.spawn(send(client.clone(), own, outgoing));
         Topics {
@@ -147,33 +150,6 @@ impl Topics {
     }
 }
 
-async fn receive(
-    client: Client,
-    subject: String,
-    sender: Sender<TopicMessage>,
-    signs: Weak<Signs>,
-) {
-    let Ok(mut messages) = client.subscribe(subject).await else {
-        return;
-    };
-    while signs.strong_count() > 0 {
-        let message = match tokio::time::timeout(CHECK_INTERVAL, messages.next()).await {
-            Ok(Some(message)) => message,
-            Ok(None) => return,
-            Err(_) => continue,
-        };
-        let is_own = is_sent_by_a_client(message.headers.as_ref());
-        let message = decode::<TopicMessage>(&message.payload).filter(|_| is_own);
-        let Some(message) = message else {
-            continue;
-        };
-        // If there is no room, the message is repeated.
-        if let Err(TrySendError::Disconnected(_)) = sender.try_send(message) {
-            return;
-        }
-    }
-}
-
 async fn send(client: Client, subject: String, mut outgoing: UnboundedReceiver<Bytes>) {
     while let Some(message) = outgoing.recv().await {
         let _ = client.publish(subject.clone(), message).await;
@@ -182,7 +158,10 @@ async fn send(client: Client, subject: String, mut outgoing: UnboundedReceiver<B
 
 #[cfg(test)]
 mod tests {
+    use crossbeam_channel::Sender;
+
     use super::*;
+    use crate::orders::decode;
 
     fn topics(runner: usize) -> (Topics, UnboundedReceiver<Bytes>, Sender<TopicMessage>) {
         let (sender, inbox) = bounded(10);

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::published::{Announcement, StreamAddress};
+use super::streams::Carrier;
 use crate::codec::Request;
 use crate::headers::Ports;
 use session::{ChannelId, Context, Output};
@@ -34,13 +35,6 @@ pub(super) enum DatagramDestination {
     Group,
 }
 
-/// Setup of a published stream.
-#[derive(Debug)]
-pub(super) struct PublishedSetup {
-    pub(super) client: Ports<u16>,
-    pub(super) role: Role,
-}
-
 impl<T> PendingSetup<T> {
     /// Abandons the setup.
     pub(super) fn abandon(self, cx: &mut Context<'_>) {
@@ -64,17 +58,11 @@ pub(super) struct RelayParticipant {
     pub(super) id: String,
     pub(super) address: StreamAddress,
     pub(super) announced: Announcement,
-    pub(super) carriers: Vec<(usize, RelayCarrier)>,
+    /// Carrier of each track that was set up.
+    pub(super) carriers: Vec<(usize, Carrier)>,
     /// True while media is received from the publisher, or sent to the player.
     pub(super) running: bool,
     /// Number of the next packet for a player, and topic of the stream.
     pub(super) next: u64,
     pub(super) topic: String,
-}
-
-/// Carrier of a track.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RelayCarrier {
-    Udp(ChannelId),
-    Interleaved(Ports<u8>),
 }

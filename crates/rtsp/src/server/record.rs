@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 
 use rand::Rng;
 
-use super::pending::{PendingSetup, PublishedSetup, RelayCarrier, RelayParticipant, Role};
+use super::pending::{PendingSetup, RelayParticipant, Role};
 use super::published::{Announcement, RelayedPacket, StreamAddress};
 use super::requests::{METHODS, Target};
 use super::session::{AnswerWait, ServerSession};
-use super::streams::CONTROL;
+use super::streams::Carrier;
 use crate::codec::{Method, Request, Response};
 use crate::headers::{
     LowerTransport, NptStart, Ports, Range, SessionHeader, Transport, write_methods,
@@ -28,18 +28,18 @@ impl RelayParticipant {
     /// Returns the track of an interleaved channel, and whether the channel is for RTCP.
     fn track_of_channel(&self, channel: u8) -> Option<(usize, bool)> {
         self.carriers.iter().find_map(|&(media, carrier)| {
-            let RelayCarrier::Interleaved(channels) = carrier else {
+            let Carrier::Interleaved(of_media, of_control) = carrier else {
                 return None;
             };
-            let control = channel == channels.control;
-            (control || channel == channels.media).then_some((media, control))
+            let control = channel == of_control;
+            (control || channel == of_media).then_some((media, control))
         })
     }
 
     fn track_of_ports(&self, channel: ChannelId) -> Option<usize> {
         let mut carriers = self.carriers.iter();
         carriers
-            .find(|(_, carrier)| *carrier == RelayCarrier::Udp(channel))
+            .find(|(_, carrier)| *carrier == Carrier::Udp(channel))
             .map(|&(media, _)| media)
     }
 }
@@ -203,12 +203,9 @@ impl ServerSession {
         cx: &mut Context<'_>,
         request: &Request,
     ) -> Result<Option<Response>, u16> {
-        let Some(relay) = &self.relay else {
+        let Some(relay) = self.relay.as_ref().filter(|relay| !relay.running) else {
             return Err(455);
         };
-        if relay.running {
-            return Err(455);
-        }
         let media = match relay.role {
             Role::Publisher => {
                 let mut urls = relay.announced.urls.iter();
@@ -222,11 +219,7 @@ impl ServerSession {
         if relay.carriers.iter().any(|&(other, _)| other == media) {
             return Err(455);
         }
-        let role = relay.role;
-        let wanted = match role {
-            Role::Publisher => Some("RECORD"),
-            Role::Player => None,
-        };
+        let wanted = (relay.role == Role::Publisher).then_some("RECORD");
         let fits = |transport: &Transport| {
             let mode = transport.mode.as_deref().filter(|mode| *mode != "PLAY");
             mode == wanted && self.accepts_transport(transport)
@@ -248,13 +241,9 @@ impl ServerSession {
                 {
                     return Err(461);
                 }
+                let carrier = Carrier::Interleaved(channels.media, channels.control);
                 let granted = Transport::tcp(channels);
-                Ok(Some(self.grant_carrier(
-                    media,
-                    RelayCarrier::Interleaved(channels),
-                    granted,
-                    role,
-                )))
+                Ok(Some(self.grant_carrier(media, carrier, granted)))
             }
             (LowerTransport::Udp, Some(client), Some(local)) => {
                 let channel = ChannelId(self.next_channel);
@@ -271,7 +260,7 @@ impl ServerSession {
                     request: request.clone(),
                     channel,
                     media,
-                    data: PublishedSetup { client, role },
+                    data: client,
                 });
                 Ok(None)
             }
@@ -283,24 +272,19 @@ impl ServerSession {
     pub(super) fn finish_published_setup(
         &mut self,
         cx: &mut Context<'_>,
-        setup: PendingSetup<PublishedSetup>,
+        setup: PendingSetup<Ports<u16>>,
         opened: Result<SocketAddr, ChannelError>,
     ) {
         let response = match (opened, self.remote) {
             (Ok(local), Some(remote)) => {
                 cx.out.push_back(Output::Peer {
                     channel: setup.channel,
-                    media: with_port(remote, setup.data.client.media),
-                    control: with_port(remote, setup.data.client.control),
+                    media: with_port(remote, setup.data.media),
+                    control: with_port(remote, setup.data.control),
                 });
-                let mut granted = Transport::udp(setup.data.client);
+                let mut granted = Transport::udp(setup.data);
                 granted.server_port = Some(Ports::new(local.port(), local.port().wrapping_add(1)));
-                self.grant_carrier(
-                    setup.media,
-                    RelayCarrier::Udp(setup.channel),
-                    granted,
-                    setup.data.role,
-                )
+                self.grant_carrier(setup.media, Carrier::Udp(setup.channel), granted)
             }
             (Ok(_), None) => unreachable!("an accepted connection has another end"),
             (Err(error), _) => {
@@ -314,16 +298,15 @@ impl ServerSession {
     fn grant_carrier(
         &mut self,
         media: usize,
-        carrier: RelayCarrier,
+        carrier: Carrier,
         mut granted: Transport,
-        role: Role,
     ) -> Response {
         let timeout = self.shared.config.session_timeout.as_secs();
         let Some(relay) = &mut self.relay else {
             return Response::new(455);
         };
         relay.carriers.push((media, carrier));
-        if role == Role::Publisher {
+        if relay.role == Role::Publisher {
             granted.mode = Some("RECORD".to_owned());
         }
         let session = SessionHeader {
@@ -422,40 +405,13 @@ impl ServerSession {
         };
         relay.next += gone + packets.len() as u64;
         for packet in packets {
-            let carrier = relay
-                .carriers
-                .iter()
-                .find(|(media, _)| *media == packet.media);
-            match carrier {
-                Some((_, RelayCarrier::Udp(channel))) => cx.out.push_back(Output::Send {
-                    channel: *channel,
-                    port: if packet.control {
-                        Port::Control
-                    } else {
-                        Port::Media
-                    },
-                    bytes: packet.bytes.to_vec(),
-                }),
-                Some((_, RelayCarrier::Interleaved(channels))) => {
-                    let number = if packet.control {
-                        channels.control
-                    } else {
-                        channels.media
-                    };
-                    let Ok(length) = u16::try_from(packet.bytes.len()) else {
-                        continue;
-                    };
-                    let mut frame = Vec::with_capacity(4 + packet.bytes.len());
-                    frame.extend_from_slice(&[b'$', number]);
-                    frame.extend_from_slice(&length.to_be_bytes());
-                    frame.extend_from_slice(&packet.bytes);
-                    cx.out.push_back(Output::Send {
-                        channel: CONTROL,
-                        port: Port::Media,
-                        bytes: frame,
-                    });
-                }
-                None => {}
+            let mut carriers = relay.carriers.iter();
+            if let Some((_, carrier)) = carriers.find(|(media, _)| *media == packet.media) {
+                let port = match packet.control {
+                    true => Port::Control,
+                    false => Port::Media,
+                };
+                cx.out.push_back(carrier.send(port, &packet.bytes));
             }
         }
         if gone > 0 {
@@ -474,7 +430,7 @@ impl ServerSession {
             return;
         };
         for (_, carrier) in &relay.carriers {
-            if let RelayCarrier::Udp(channel) = carrier {
+            if let Carrier::Udp(channel) = carrier {
                 cx.out.push_back(Output::Close { channel: *channel });
             }
         }

@@ -12,9 +12,10 @@ use rand_pcg::Pcg64;
 use super::Shared;
 use super::faults::FaultCondition;
 use super::group_streams::{self, Participant};
-use super::pending::{self, PendingSetup, PlaySetup, PublishedSetup};
+use super::pending::{self, PendingSetup, PlaySetup};
 use super::streams::{CONTROL, PlayState, REPORT_INTERVAL, Stream};
 use crate::codec::{Decoder, Item, Method, Overflow, Request, Response};
+use crate::headers::Ports;
 use kit::media::rtp::RtpFlow;
 use session::{
     ChannelError, ChannelId, CloseReason, Context, Failure, FlowId, Input, Note, Outcome, Output,
@@ -43,8 +44,8 @@ pub(super) enum AnswerWait {
     Ready,
     /// A pair of ports for a SETUP.
     Setup(PendingSetup<PlaySetup>),
-    /// A pair of ports for a SETUP of a published stream.
-    PublishedSetup(PendingSetup<PublishedSetup>),
+    /// A pair of ports for a SETUP of a published stream, with the client's ports.
+    PublishedSetup(PendingSetup<Ports<u16>>),
     /// The due time of an answer that is delayed on purpose.
     Delay { until: Time, request: Request },
 }
@@ -339,10 +340,8 @@ impl ServerSession {
         if let Some(participant) = &stream.group {
             participant.ended(cx);
         }
-        if cx
-            .flows
-            .access_as(flow, |flow: &mut RtpFlow| flow.stopped_early())
-        {
+        let stopped_early = |flow: &mut RtpFlow| flow.stopped_early();
+        if cx.flows.access_as(flow, stopped_early) {
             let url = stream.url.clone();
             self.note(cx, "fault_stop", format!("{url}: no more packets are sent"));
         } else {

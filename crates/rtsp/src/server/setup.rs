@@ -87,14 +87,8 @@ impl ServerSession {
                         .ok_or(461u16)?,
                 };
                 let carrier = Carrier::Interleaved(channels.media, channels.control);
-                Ok(Some(self.set_up(
-                    cx,
-                    media,
-                    url,
-                    path,
-                    carrier,
-                    Transport::tcp(channels),
-                )))
+                let granted = Transport::tcp(channels);
+                Ok(Some(self.set_up(cx, media, (url, path), carrier, granted)))
             }
             LowerTransport::Udp => {
                 let Some(local) = self.local.map(|local| local.ip()) else {
@@ -222,14 +216,8 @@ impl ServerSession {
         transport.source = Some(source.to_string());
         transport.destination = destination.map(|destination| destination.to_string());
         let carrier = Carrier::Udp(setup.channel);
-        let response = self.set_up(
-            cx,
-            setup.media,
-            setup.data.url,
-            setup.data.path,
-            carrier,
-            transport,
-        );
+        let names = (setup.data.url, setup.data.path);
+        let response = self.set_up(cx, setup.media, names, carrier, transport);
         self.respond(cx, &request, response);
     }
 
@@ -268,24 +256,18 @@ impl ServerSession {
             transport.source = Some(local.ip().to_string());
         }
         let carrier = Carrier::Group(setup.channel);
-        let response = self.set_up(
-            cx,
-            setup.media,
-            setup.data.url,
-            setup.data.path,
-            carrier,
-            transport,
-        );
+        let names = (setup.data.url, setup.data.path);
+        let response = self.set_up(cx, setup.media, names, carrier, transport);
         self.respond(cx, &setup.request, response);
     }
 
-    /// Adds a stream to the session. The first stream creates the session.
+    /// Adds a stream with this control URL and path to the session. The first stream creates the
+    /// session.
     fn set_up(
         &mut self,
         cx: &mut Context<'_>,
         media: usize,
-        url: String,
-        path: String,
+        (url, path): (String, String),
         carrier: Carrier,
         mut transport: Transport,
     ) -> Response {

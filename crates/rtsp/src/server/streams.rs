@@ -5,6 +5,7 @@ use std::time::Duration;
 use measure::Time;
 
 use super::group_streams::Participant;
+use crate::codec;
 pub(super) use kit::media::rtp::REPORT_INTERVAL;
 use kit::media::rtp::RtpFlow;
 use session::{ChannelId, Context, FlowId, Output, Port, Record};
@@ -29,6 +30,26 @@ impl Carrier {
         match self {
             Carrier::Udp(channel) | Carrier::Group(channel) => (channel, None),
             Carrier::Interleaved(media, _) => (CONTROL, Some(media)),
+        }
+    }
+
+    /// Returns the output that sends a packet of media or RTCP.
+    pub(super) fn send(self, port: Port, packet: &[u8]) -> Output {
+        let (channel, port, bytes) = match (self, port) {
+            (Carrier::Udp(channel) | Carrier::Group(channel), _) => {
+                (channel, port, packet.to_vec())
+            }
+            (Carrier::Interleaved(media, _), Port::Media) => {
+                (CONTROL, Port::Media, codec::frame(media, packet))
+            }
+            (Carrier::Interleaved(_, control), Port::Control) => {
+                (CONTROL, Port::Media, codec::frame(control, packet))
+            }
+        };
+        Output::Send {
+            channel,
+            port,
+            bytes,
         }
     }
 }
@@ -67,27 +88,11 @@ impl Stream {
     /// Sends a sender report, with BYE if `goodbye`.
     pub(super) fn report(&mut self, cx: &mut Context<'_>, wall_clock: Duration, goodbye: bool) {
         let now = cx.now;
-        let mut compound = cx.flows.access_as(self.flow, |flow: &mut RtpFlow| {
+        let compound = cx.flows.access_as(self.flow, |flow: &mut RtpFlow| {
             flow.report(now, wall_clock, "streamgauge", goodbye)
         });
-        cx.out.push_back(match self.carrier {
-            Carrier::Udp(channel) | Carrier::Group(channel) => Output::Send {
-                channel,
-                port: Port::Control,
-                bytes: compound,
-            },
-            Carrier::Interleaved(_, control) => {
-                let length = compound.len() as u16;
-                let mut frame = vec![b'$', control];
-                frame.extend_from_slice(&length.to_be_bytes());
-                frame.append(&mut compound);
-                Output::Send {
-                    channel: CONTROL,
-                    port: Port::Media,
-                    bytes: frame,
-                }
-            }
-        });
+        let sent = self.carrier.send(Port::Control, &compound);
+        cx.out.push_back(sent);
     }
 
     /// Ends the stream: reports what was sent, and releases its channel and flow.

@@ -43,7 +43,7 @@ use super::failure::Failure;
 use super::metrics as m;
 use super::url::{Url, UrlError};
 use kit::lifecycle;
-use kit::media::rtp::{RtpReceiver, StreamSummary};
+use kit::media::rtp::StreamSummary;
 use kit::media::source::MediaSource;
 use kit::metrics as clients;
 use kit::publication::Publisher;
@@ -245,12 +245,8 @@ impl Client {
 
     /// Describes received bytes that are not RTSP, for failure details. Empty if there were none.
     fn describe_useless_bytes(&self) -> String {
-        let Some(instead) = self
-            .conversation
-            .early_bytes
-            .as_ref()
-            .filter(|it| it.useless > 0)
-        else {
+        let early = self.conversation.early_bytes.as_ref();
+        let Some(instead) = early.filter(|it| it.useless > 0) else {
             return match self.conversation.server_hints.useless_bytes {
                 0 => String::new(),
                 bytes => format!("; {bytes} bytes received are not RTSP"),
@@ -343,12 +339,8 @@ impl Client {
         // The decoder is moved out while its items are handled. If an item opens a new connection,
         // that connection's decoder stays.
         let channel = self.conversation.connection.channel;
-        if let Some(instead) = self
-            .conversation
-            .early_bytes
-            .as_mut()
-            .filter(|it| it.first.is_empty())
-        {
+        let early = self.conversation.early_bytes.as_mut();
+        if let Some(instead) = early.filter(|it| it.first.is_empty()) {
             instead.first = bytes[..bytes.len().min(EARLY_BYTES_KEPT)].to_vec();
         }
         let mut decoder = std::mem::take(&mut self.conversation.decoder);
@@ -606,24 +598,8 @@ impl Session for Client {
     }
 
     fn awaits_input(&self, now: Time) -> bool {
-        let ending = self.ending.as_ref().map(|&(_, until)| until);
-        let pending = self
-            .conversation
-            .pending
-            .iter()
-            .map(|pending| pending.deadline);
-        pending
-            .chain(ending)
-            .chain(
-                self.conversation
-                    .connection
-                    .tunnel
-                    .as_ref()
-                    .and_then(Tunnel::deadline),
-            )
-            .chain(self.next_check)
-            .chain(self.remote.deadline)
-            .any(|due| due <= now)
+        let mut due = self.answers_due().chain(self.next_check);
+        due.any(|due| due <= now)
     }
 
     fn streams(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
@@ -633,16 +609,20 @@ impl Session for Client {
 }
 
 impl Client {
+    /// Returns the deadlines of all answers, and of the end.
+    fn answers_due(&self) -> impl Iterator<Item = Time> {
+        let pending = self.conversation.pending.iter();
+        pending
+            .map(|pending| pending.deadline)
+            .chain(self.ending.as_ref().map(|&(_, until)| until))
+            .chain(self.conversation.connection.tunnel_deadline())
+            .chain(self.remote.deadline)
+    }
+
     fn next_due(&self) -> Option<Time> {
         if self.phase == Phase::Ended {
             return None;
         }
-        let ending = self.ending.as_ref().map(|&(_, until)| until);
-        let pending = self
-            .conversation
-            .pending
-            .iter()
-            .map(|pending| pending.deadline);
         let reports = self.streams.iter().filter_map(|stream| stream.report_due);
         let playing = (self.phase == Phase::Playing).then(|| {
             let actions = self.timeline.as_ref().and_then(|timeline| timeline.due());
@@ -658,16 +638,7 @@ impl Client {
                 .into_iter()
                 .chain(self.conversation.keep_alive_due)
         });
-        let tunnel = self
-            .conversation
-            .connection
-            .tunnel
-            .as_ref()
-            .and_then(Tunnel::deadline);
-        pending
-            .chain(ending)
-            .chain(tunnel)
-            .chain(self.remote.deadline)
+        self.answers_due()
             .chain(recording.into_iter().flatten())
             .chain(playing.into_iter().flatten())
             .min()
@@ -675,15 +646,9 @@ impl Client {
 
     /// Returns the results of each stream so far.
     fn stream_summaries(&self, sinks: &mut Sinks) -> Vec<StreamSummary> {
-        self.streams
-            .iter()
-            .map(|s| {
-                StreamSummary::from_receiver(
-                    s.kind,
-                    s.url.clone(),
-                    sinks.get::<RtpReceiver>(s.sink),
-                )
-            })
+        let streams = self.streams.iter();
+        streams
+            .map(|s| StreamSummary::from_receiver(s.kind, s.url.clone(), s.receiver(sinks)))
             .collect()
     }
 

@@ -38,6 +38,15 @@ pub fn write_methods(methods: &[Method]) -> String {
     names.join(", ")
 }
 
+/// Formats a number with at most this many digits after the point, and at least one.
+pub(crate) fn format_number(number: f64, digits: usize) -> String {
+    let text = format!("{number:.digits$}");
+    match text.trim_end_matches('0') {
+        whole if whole.ends_with('.') => format!("{whole}0"),
+        short => short.to_owned(),
+    }
+}
+
 /// The `Session` header (RFC 2326, 12.37).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionHeader {

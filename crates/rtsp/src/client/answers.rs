@@ -187,20 +187,13 @@ impl Client {
             return self.fail(cx, Failure::TooManyRedirects, description);
         }
         let Some(location) = response.headers.get("Location") else {
-            return self.fail(
-                cx,
-                Failure::BadRedirect,
-                format!("no Location: {description}"),
-            );
+            let detail = format!("no Location: {description}");
+            return self.fail(cx, Failure::BadRedirect, detail);
         };
         match self.url.redirect(location) {
             Err(error) => self.fail(cx, Failure::BadRedirect, format!("{error}: {description}")),
             Ok(url) => {
-                let reached = self
-                    .conversation
-                    .connection
-                    .ends
-                    .and_then(|(_, remote)| remote);
+                let reached = self.conversation.connection.remote();
                 let reached = reached.map(|remote| remote.ip());
                 let follow = self.config.follow;
                 if let Err(why) = follow.check(self.given_url.host(), reached, url.host()) {
@@ -389,11 +382,7 @@ impl Client {
         index: usize,
         answer: &Transport,
     ) -> Result<(), String> {
-        let server = self
-            .conversation
-            .connection
-            .ends
-            .and_then(|(_, remote)| remote);
+        let server = self.conversation.connection.remote();
         let source = answer
             .source
             .as_deref()
@@ -459,12 +448,7 @@ impl Client {
         {
             self.playing_time = range.length().or(self.playing_time);
         }
-        let infos: Vec<RtpInfo> = response
-            .headers
-            .all("RTP-Info")
-            .flat_map(RtpInfo::parse_all)
-            .collect();
-        for (index, seq, rtptime) in self.match_rtp_infos(&infos) {
+        for (index, seq, rtptime) in self.match_rtp_infos(response) {
             let Some(seq) = seq else { continue };
             let stream = &self.streams[index];
             let rtptime = rtptime.filter(|_| stream.has_packet_timestamps());
@@ -472,7 +456,7 @@ impl Client {
                 continue;
             }
             let stream = &self.streams[index];
-            let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
+            let receiver = stream.receiver(cx.sinks);
             match stream.group {
                 Some(_) => receiver.hint_base(seq),
                 None => receiver.set_base(seq, rtptime, cx.recorder),
@@ -488,8 +472,10 @@ impl Client {
     /// entries as streams, the order decides.
     pub(super) fn match_rtp_infos(
         &self,
-        infos: &[RtpInfo],
+        response: &Response,
     ) -> Vec<(usize, Option<u16>, Option<u32>)> {
+        let infos = response.headers.all("RTP-Info");
+        let infos: Vec<RtpInfo> = infos.flat_map(RtpInfo::parse_all).collect();
         let of_url = |info: &RtpInfo| {
             let absolute = url::resolve_control(&self.base, Some(&info.url));
             self.streams.iter().position(|stream| {
@@ -503,10 +489,8 @@ impl Client {
         let twice = |index: &Option<usize>| matched.iter().filter(|m| *m == index).count() > 1;
         let by_order =
             (!all_known || matched.iter().any(twice)) && infos.len() == self.streams.len();
-        infos
-            .iter()
-            .zip(&matched)
-            .enumerate()
+        let entries = infos.iter().zip(&matched).enumerate();
+        entries
             .filter_map(|(order, (info, index))| {
                 let index = if by_order { Some(order) } else { *index };
                 Some((index?, info.seq, info.rtptime))

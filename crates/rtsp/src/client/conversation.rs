@@ -1,6 +1,8 @@
 //! The conversation with the server: the connection, outstanding requests, and facts that the server
 //! has stated.
 
+use std::net::SocketAddr;
+
 use kit::auth::Authenticator;
 use kit::lifecycle::Addresses;
 use measure::Time;
@@ -75,6 +77,18 @@ pub(super) struct Connection {
     pub(super) ends: Option<Addresses>,
     /// Tunnel that the connection is part of.
     pub(super) tunnel: Option<Tunnel>,
+}
+
+impl Connection {
+    /// Returns the remote address, if it is known.
+    pub(super) fn remote(&self) -> Option<SocketAddr> {
+        self.ends.and_then(|(_, remote)| remote)
+    }
+
+    /// Returns the deadline of the tunnel's answer, if one is awaited.
+    pub(super) fn tunnel_deadline(&self) -> Option<Time> {
+        self.tunnel.as_ref().and_then(Tunnel::deadline)
+    }
 }
 
 /// Bytes received on a connection before its first answer.

@@ -101,10 +101,8 @@ impl Client {
         let (first, last) = self.arrivals(cx)?;
         // The longest gap of any stream, because it is unknown which stream the last packets belong
         // to.
-        let gaps = self.streams.iter().map(|stream| {
-            let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
-            receiver.longest_gap()
-        });
+        let streams = self.streams.iter();
+        let gaps = streams.map(|stream| stream.receiver(cx.sinks).longest_gap());
         let gap = gaps.max().unwrap_or_default();
         // A remote receiver reports only now and then.
         let came = match self.remote.link {
@@ -193,17 +191,9 @@ impl Client {
 
     /// Closes the connection to the server, or both connections of a tunnel.
     pub(super) fn close_connection(&mut self, cx: &mut Context<'_>) {
-        let post = self
-            .conversation
-            .connection
-            .tunnel
-            .as_ref()
-            .and_then(|t| t.post());
-        let own = self
-            .conversation
-            .connection
-            .open
-            .then_some(self.conversation.connection.channel);
+        let connection = &self.conversation.connection;
+        let post = connection.tunnel.as_ref().and_then(|t| t.post());
+        let own = connection.open.then_some(connection.channel);
         for channel in own.into_iter().chain(post) {
             cx.out.push_back(Output::Close { channel });
         }

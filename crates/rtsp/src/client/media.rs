@@ -7,13 +7,14 @@ use rand::Rng;
 
 use super::multicast::{Group, MulticastDescription};
 use super::{Client, Phase};
+use crate::codec;
 use crate::failure::Failure;
 use crate::headers::Ports;
 use kit::media::rtcp::{self, Packet, ReportInterval};
 use kit::media::rtp::RtpReceiver;
 use kit::media::rtp::metrics as rtp;
 use kit::media::sdp::MediaKind;
-use session::{Arrival, ChannelId, Context, Outcome, Output, Port, SinkId};
+use session::{Arrival, ChannelId, Context, Outcome, Output, Port, SinkId, Sinks};
 
 /// A stream of the description.
 #[derive(Debug)]
@@ -46,6 +47,11 @@ impl Stream {
     /// video frame is many.
     pub(super) fn has_packet_timestamps(&self) -> bool {
         self.kind == MediaKind::Audio
+    }
+
+    /// Returns the receiver of the stream's packets.
+    pub(super) fn receiver<'a>(&self, sinks: &'a mut Sinks) -> &'a mut RtpReceiver {
+        sinks.get::<RtpReceiver>(self.sink)
     }
 }
 
@@ -149,7 +155,7 @@ impl Client {
     pub(super) fn on_rtcp(&mut self, cx: &mut Context<'_>, index: usize, bytes: &[u8], at: Time) {
         let own = self.ssrc;
         let stream = &mut self.streams[index];
-        let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
+        let receiver = stream.receiver(cx.sinks);
         for packet in rtcp::packets(bytes) {
             match packet {
                 Ok(Packet::SenderReport { info, .. }) => {
@@ -209,16 +215,14 @@ impl Client {
     /// Sends the reports that are due.
     pub(super) fn due_reports(&mut self, cx: &mut Context<'_>) {
         for index in 0..self.streams.len() {
-            if self.streams[index]
-                .report_due
-                .is_none_or(|due| cx.now < due)
-            {
+            let due = self.streams[index].report_due;
+            if due.is_none_or(|due| cx.now < due) {
                 continue;
             }
             let next = cx.now + self.report_interval(index, false);
             let stream = &mut self.streams[index];
             stream.report_due = Some(next);
-            let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
+            let receiver = stream.receiver(cx.sinks);
             if receiver.ssrc().is_none() || stream.bye_at.is_some() {
                 continue;
             }
@@ -228,10 +232,7 @@ impl Client {
             rtcp::write_cname(&mut report, self.ssrc, &format!("{:08x}", self.ssrc));
             match (stream.interleaved, stream.channel) {
                 (Some(channels), _) => {
-                    // A report has a few dozen bytes, so its length fits in one byte.
-                    let mut frame = vec![b'$', channels.control, 0, report.len() as u8];
-                    frame.extend_from_slice(&report);
-                    self.send_bytes(cx, frame);
+                    self.send_bytes(cx, codec::frame(channels.control, &report));
                 }
                 (None, Some(channel)) if stream.control_port != 0 => {
                     cx.out.push_back(Output::Send {
@@ -250,7 +251,7 @@ impl Client {
     pub(super) fn arrivals(&self, cx: &mut Context<'_>) -> Option<(Time, Time)> {
         let mut arrivals = None;
         for stream in &self.streams {
-            let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
+            let receiver = stream.receiver(cx.sinks);
             if let (Some(first), Some(last)) =
                 (receiver.position_arrival(), receiver.last_arrival())
             {
@@ -275,14 +276,7 @@ impl Client {
         for stream in &self.streams {
             match stream.bye_at {
                 Some(at) => last = last.max(Some(at)),
-                None if cx
-                    .sinks
-                    .get::<RtpReceiver>(stream.sink)
-                    .first_arrival()
-                    .is_some() =>
-                {
-                    return None;
-                }
+                None if stream.receiver(cx.sinks).first_arrival().is_some() => return None,
                 None => {}
             }
         }
@@ -308,7 +302,7 @@ impl Client {
         let (first, last) = self.arrivals(cx)?;
         let mut played = last.since(first);
         for stream in &self.streams {
-            let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
+            let receiver = stream.receiver(cx.sinks);
             if receiver.last_arrival().is_some() {
                 // The timestamps at a remote receiver are unknown.
                 played = played.max(receiver.played()?);

@@ -10,7 +10,7 @@ use rand::Rng;
 
 use super::request::Pending;
 use super::{Client, Phase};
-use crate::codec::{Method, Response};
+use crate::codec::{self, Method, Response};
 use crate::config;
 use crate::describe;
 use crate::failure::Failure;
@@ -85,6 +85,24 @@ impl Publishing {
 
     pub(super) fn next_due(&self) -> Option<Time> {
         self.count_at.into_iter().chain(self.report_at).min()
+    }
+
+    /// Counts the media sent since the last call.
+    fn count_sent(&mut self, cx: &mut Context<'_>) {
+        for stream in &mut self.streams {
+            let now = cx.flows.access_as(stream.flow, |flow: &mut RtpFlow| {
+                let (packets, bytes) = flow.sent();
+                (packets, bytes, flow.current_frame(), flow.rejected())
+            });
+            let before = std::mem::replace(&mut stream.counted, now);
+            cx.recorder.add(m::SENT_PACKETS, now.0 - before.0);
+            cx.recorder.add(m::SENT_BYTES, now.1 - before.1);
+            cx.recorder.add(m::SENT_FRAMES, now.2 - before.2);
+            // A datagram that this machine refused never reached the server.
+            if stream.interleaved.is_some() {
+                cx.recorder.add(m::NOT_TAKEN, now.3 - before.3);
+            }
+        }
     }
 
     /// Returns the body of ANNOUNCE.
@@ -238,16 +256,9 @@ impl Client {
         pending: &Pending,
         response: &Response,
     ) {
-        let answer = response
-            .headers
-            .get("Transport")
-            .and_then(Transport::parse)
-            .unwrap_or_default();
-        let server = self
-            .conversation
-            .connection
-            .ends
-            .and_then(|(_, remote)| remote);
+        let answer = response.headers.get("Transport").and_then(Transport::parse);
+        let answer = answer.unwrap_or_default();
+        let server = self.conversation.connection.remote();
         let Some(publishing) = &mut self.publishing else {
             return;
         };
@@ -334,35 +345,11 @@ impl Client {
         };
         if publishing.count_at.is_some_and(|at| at <= cx.now) {
             publishing.count_at = Some(publication::next_count(cx.now));
-            self.count_sent(cx);
+            publishing.count_sent(cx);
         }
-        let Some(publishing) = &mut self.publishing else {
-            return;
-        };
         if publishing.report_at.is_some_and(|at| at <= cx.now) {
             publishing.report_at = Some(cx.now + REPORT_INTERVAL);
             self.send_reports(cx, false);
-        }
-    }
-
-    /// Counts the media sent since the last call.
-    fn count_sent(&mut self, cx: &mut Context<'_>) {
-        let Some(publishing) = &mut self.publishing else {
-            return;
-        };
-        for stream in &mut publishing.streams {
-            let now = cx.flows.access_as(stream.flow, |flow: &mut RtpFlow| {
-                let (packets, bytes) = flow.sent();
-                (packets, bytes, flow.current_frame(), flow.rejected())
-            });
-            let before = std::mem::replace(&mut stream.counted, now);
-            cx.recorder.add(m::SENT_PACKETS, now.0 - before.0);
-            cx.recorder.add(m::SENT_BYTES, now.1 - before.1);
-            cx.recorder.add(m::SENT_FRAMES, now.2 - before.2);
-            // A datagram that this machine refused never reached the server.
-            if stream.interleaved.is_some() {
-                cx.recorder.add(m::NOT_TAKEN, now.3 - before.3);
-            }
         }
     }
 
@@ -385,10 +372,7 @@ impl Client {
                     bytes: report,
                 }),
                 (None, Some(channels)) => {
-                    // A report has a few dozen bytes, so its length fits in one byte.
-                    let mut frame = vec![b'$', channels.control, 0, report.len() as u8];
-                    frame.extend_from_slice(&report);
-                    frames.push(frame);
+                    frames.push(codec::frame(channels.control, &report));
                 }
                 _ => {}
             }
@@ -456,7 +440,7 @@ impl Client {
             cx.flows.access_as(stream.flow, RtpFlow::pause);
         }
         Publication::GONE.publish(cx, self.publication_topic.clone());
-        self.count_sent(cx);
+        publishing.count_sent(cx);
         if self.conversation.connection.ends.is_some() {
             self.send_reports(cx, true);
         }

@@ -195,9 +195,8 @@ impl Client {
                 if let Some(stream) = self.streams.get(usize::from(state.stream)) {
                     let arrivals = arrivals.map(|(first, last)| (first, last.min(cx.now)));
                     let stalled = Duration::from_nanos(state.stalled);
-                    cx.sinks
-                        .get::<RtpReceiver>(stream.sink)
-                        .set_remote_counts(arrivals, (state.counts, stalled));
+                    let receiver = stream.receiver(cx.sinks);
+                    receiver.set_remote_counts(arrivals, (state.counts, stalled));
                 }
             }
             ReceiverEvent::Bye { stream, at } => {

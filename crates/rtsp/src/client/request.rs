@@ -27,6 +27,28 @@ pub(super) struct Pending {
     pub(super) second_authorization: bool,
 }
 
+impl Pending {
+    /// Returns a request that [`Client::send`] numbers.
+    pub(super) fn new(
+        method: Method,
+        uri: String,
+        headers: Vec<(&'static str, String)>,
+        due: Time,
+    ) -> Pending {
+        Pending {
+            cseq: 0,
+            method,
+            uri,
+            headers,
+            due,
+            deadline: due,
+            keep_alive: false,
+            authorized: false,
+            second_authorization: false,
+        }
+    }
+}
+
 /// Maximum session timeout in seconds. A longer timeout stated by the server is cut to this.
 const SESSION_TIMEOUT_MAX: u32 = 24 * 3600;
 
@@ -70,18 +92,7 @@ impl Client {
         headers: Vec<(&'static str, String)>,
         due: Time,
     ) {
-        let pending = Pending {
-            cseq: 0,
-            method,
-            uri,
-            headers,
-            due,
-            deadline: cx.now,
-            keep_alive: false,
-            authorized: false,
-            second_authorization: false,
-        };
-        self.send(cx, pending);
+        self.send(cx, Pending::new(method, uri, headers, due));
     }
 
     /// Numbers a request and sends it.
@@ -142,26 +153,15 @@ impl Client {
     /// outstanding: some servers give such answers the number of the previous request.
     fn take_pending(&mut self, headers: &Headers, status: u16) -> Option<Pending> {
         let cseq = codec::cseq(headers);
-        let only_alive = self
-            .conversation
-            .pending
-            .iter()
-            .all(|pending| pending.keep_alive);
-        let exact = self
-            .conversation
-            .pending
-            .iter()
-            .position(|pending| Some(pending.cseq) == cseq);
         let past = cseq.is_some_and(|cseq| cseq != 0 && cseq < self.conversation.cseq);
+        let all = &mut self.conversation.pending;
+        let only_alive = all.iter().all(|pending| pending.keep_alive);
+        let exact = all.iter().position(|pending| Some(pending.cseq) == cseq);
         match exact {
-            Some(index) => Some(self.conversation.pending.remove(index)),
-            None if self.conversation.pending.is_empty() => None,
-            None if only_alive && (!past || status >= 400) => {
-                Some(self.conversation.pending.remove(0))
-            }
-            None if self.conversation.pending.len() == 1 && !past => {
-                self.conversation.pending.pop()
-            }
+            Some(index) => Some(all.remove(index)),
+            None if all.is_empty() => None,
+            None if only_alive && (!past || status >= 400) => Some(all.remove(0)),
+            None if all.len() == 1 && !past => all.pop(),
             None => None,
         }
     }
@@ -233,13 +233,12 @@ impl Client {
 
     /// Gives up requests that were not answered in time.
     pub(super) fn overdue_requests(&mut self, cx: &mut Context<'_>) {
-        while let Some(index) = self
-            .conversation
-            .pending
-            .iter()
-            .position(|pending| cx.now >= pending.deadline)
-        {
-            let pending = self.conversation.pending.remove(index);
+        loop {
+            let all = &mut self.conversation.pending;
+            let Some(index) = all.iter().position(|own| cx.now >= own.deadline) else {
+                return;
+            };
+            let pending = all.remove(index);
             let description = format!(
                 "{} {} (CSeq {}) not answered within {}{} ({})",
                 pending.method,
@@ -261,10 +260,8 @@ impl Client {
 
     /// Schedules the next keep-alive, after half of the server's session timeout (RFC 2326, 12.37).
     pub(super) fn plan_keep_alive(&mut self, from: Time) {
-        let timeout = self
-            .conversation
-            .session
-            .as_ref()
+        let session = self.conversation.session.as_ref();
+        let timeout = session
             .and_then(|session| session.timeout)
             .filter(|&timeout| timeout > 0)
             .unwrap_or(60)
@@ -275,39 +272,24 @@ impl Client {
 
     /// Sends a keep-alive if one is due.
     pub(super) fn due_keep_alive(&mut self, cx: &mut Context<'_>) {
-        let Some(due) = self
-            .conversation
-            .keep_alive_due
-            .filter(|&due| cx.now >= due)
-        else {
+        let due = self.conversation.keep_alive_due;
+        let Some(due) = due.filter(|&due| cx.now >= due) else {
             return;
         };
         // Scheduled from the due time, so that a late keep-alive does not delay all others. Missed
         // keep-alives are not made up for.
         self.plan_keep_alive(due);
-        if self
-            .conversation
-            .keep_alive_due
-            .is_some_and(|next| cx.now >= next)
-        {
+        let next = self.conversation.keep_alive_due;
+        if next.is_some_and(|next| cx.now >= next) {
             self.plan_keep_alive(cx.now);
         }
         // A server may accept a keep-alive without answering it, so the next one does not wait for
         // an answer.
-        let waiting = self
-            .conversation
-            .pending
-            .iter()
-            .filter(|own| own.keep_alive)
-            .count();
-        if waiting >= KEEP_ALIVES_MAX
-            && let Some(oldest) = self
-                .conversation
-                .pending
-                .iter()
-                .position(|own| own.keep_alive)
+        let all = &mut self.conversation.pending;
+        if all.iter().filter(|own| own.keep_alive).count() >= KEEP_ALIVES_MAX
+            && let Some(oldest) = all.iter().position(|own| own.keep_alive)
         {
-            self.conversation.pending.remove(oldest);
+            all.remove(oldest);
         }
         self.send_keep_alive(cx, due);
     }

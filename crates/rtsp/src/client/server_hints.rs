@@ -138,17 +138,8 @@ impl Client {
             KeepAlive::Auto if self.conversation.supports_get_parameter => Method::GetParameter,
             KeepAlive::Auto | KeepAlive::Options => Method::Options,
         };
-        let pending = Pending {
-            cseq: 0,
-            method,
-            uri: self.aggregate.clone(),
-            headers: Vec::new(),
-            due,
-            deadline: cx.now,
-            keep_alive: true,
-            authorized: false,
-            second_authorization: false,
-        };
+        let mut pending = Pending::new(method, self.aggregate.clone(), Vec::new(), due);
+        pending.keep_alive = true;
         self.send(cx, pending);
     }
 }

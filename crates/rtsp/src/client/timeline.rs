@@ -15,7 +15,7 @@ use super::{Client, Phase};
 use crate::actions::{Action, LeaveEarly, Play, Scale, Speed};
 use crate::codec::{Method, Response};
 use crate::failure::Failure;
-use crate::headers::{NptStart, Range, RtpInfo};
+use crate::headers::{NptStart, Range, format_number};
 use crate::metrics as m;
 use kit::media::rtp::{PositionStatement, RtpReceiver};
 use session::{Context, Outcome};
@@ -224,15 +224,6 @@ fn count_refusal(status: u16, recorder: &mut Recorder) {
     }
 }
 
-/// Formats a number for a header.
-fn format_number(number: f64) -> String {
-    let text = format!("{number:.3}");
-    match text.trim_end_matches('0') {
-        whole if whole.ends_with('.') => format!("{whole}0"),
-        short => short.to_owned(),
-    }
-}
-
 /// Returns whether a header states this number. A missing header means 1.
 fn header_states(response: &Response, name: &str, wanted: f64) -> bool {
     let stated = response
@@ -395,7 +386,7 @@ impl Client {
             headers.insert(0, ("Range", range.to_string()));
         }
         for stream in &self.streams {
-            cx.sinks.get::<RtpReceiver>(stream.sink).request_position();
+            stream.receiver(cx.sinks).request_position();
         }
         let url = self.aggregate.clone();
         let due = match request.kind {
@@ -455,9 +446,7 @@ impl Client {
             }
             Progress::Play(request) => {
                 for stream in &self.streams {
-                    cx.sinks
-                        .get::<RtpReceiver>(stream.sink)
-                        .position_kept(cx.recorder);
+                    stream.receiver(cx.sinks).position_kept(cx.recorder);
                 }
                 let stood = timeline.playback;
                 timeline.due = Some(at);
@@ -515,10 +504,7 @@ impl Client {
             return;
         }
         let untrue = self.streams.iter().any(|stream| {
-            let clock = cx
-                .sinks
-                .get::<RtpReceiver>(stream.sink)
-                .progress_at_position();
+            let clock = stream.receiver(cx.sinks).progress_at_position();
             clock.is_some_and(|(media, took)| {
                 took >= SPEED_SECONDS_MIN && (media / took / stated - 1.0).abs() > 0.25
             })
@@ -584,13 +570,8 @@ impl Client {
         response: &Response,
         at: Time,
     ) {
-        let infos: Vec<RtpInfo> = response
-            .headers
-            .all("RTP-Info")
-            .flat_map(RtpInfo::parse_all)
-            .collect();
         let mut to = vec![(None, None); self.streams.len()];
-        for (index, seq, rtptime) in self.match_rtp_infos(&infos) {
+        for (index, seq, rtptime) in self.match_rtp_infos(response) {
             to[index] = (seq, rtptime);
         }
         let tells = to
@@ -671,7 +652,7 @@ impl PlayRequest {
         wanted
             .into_iter()
             .filter(|(_, wanted, now)| *wanted != 1.0 || wanted != now)
-            .map(|(name, wanted, _)| (name, format_number(wanted)))
+            .map(|(name, wanted, _)| (name, format_number(wanted, 3)))
             .collect()
     }
 }

@@ -190,12 +190,7 @@ impl Client {
 
     /// Fails the session if GET was not answered in time.
     pub(super) fn overdue_tunnel(&mut self, cx: &mut Context<'_>) {
-        let deadline = self
-            .conversation
-            .connection
-            .tunnel
-            .as_ref()
-            .and_then(Tunnel::deadline);
+        let deadline = self.conversation.connection.tunnel_deadline();
         if self.phase == Phase::Connecting && deadline.is_some_and(|deadline| cx.now >= deadline) {
             let detail = format!(
                 "GET not answered within {}, {}",

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Statement of a server about the first packet of one stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RtpInfo {
     /// Control URL of the stream, absolute or relative, as the server wrote it.
     pub url: String,
@@ -34,17 +34,12 @@ impl RtpInfo {
                     }
                     infos.push(RtpInfo {
                         url: field.to_owned(),
-                        seq: None,
-                        rtptime: None,
+                        ..RtpInfo::default()
                     });
                     in_url = true;
                     continue;
                 }
-                ("seq" | "rtptime" | "ssrc", None) => infos.push(RtpInfo {
-                    url: String::new(),
-                    seq: None,
-                    rtptime: None,
-                }),
+                ("seq" | "rtptime" | "ssrc", None) => infos.push(RtpInfo::default()),
                 ("seq" | "rtptime" | "ssrc", Some(_)) => {}
                 (_, Some(info)) if in_url => {
                     info.url.push(separator);

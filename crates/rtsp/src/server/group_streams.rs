@@ -219,14 +219,7 @@ impl Participant {
     pub(super) fn pause(&self, cx: &mut Context<'_>, flow: FlowId) -> bool {
         let paused = self.with(|group_stream| {
             group_stream.set_playing(self.number, false);
-            let sent = group_stream.sender == Some(self.number);
-            if sent {
-                group_stream.sender = None;
-            }
-            (
-                sent,
-                group_stream.participants.iter().any(|(_, plays)| *plays),
-            )
+            group_stream.release(self.number)
         });
         let (sent, others) = paused.unwrap_or_default();
         if sent && others {
@@ -245,11 +238,7 @@ impl Participant {
         group_stream
             .participants
             .retain(|(number, _)| *number != self.number);
-        let sent = group_stream.sender == Some(self.number);
-        if sent {
-            group_stream.sender = None;
-        }
-        let others_play = group_stream.participants.iter().any(|(_, plays)| *plays);
+        let (sent, others_play) = group_stream.release(self.number);
         let last = group_stream.participants.is_empty();
         if last {
             state.group_streams.remove(&self.key);
@@ -318,6 +307,12 @@ impl Participant {
 }
 
 impl GroupStream {
+    /// Ends the sending by a session. Returns whether it sent, and whether any session plays.
+    fn release(&mut self, number: u64) -> (bool, bool) {
+        let sent = self.sender.take_if(|sender| *sender == number).is_some();
+        (sent, self.participants.iter().any(|(_, plays)| *plays))
+    }
+
     fn set_playing(&mut self, number: u64, plays: bool) {
         for participant in &mut self.participants {
             if participant.0 == number {

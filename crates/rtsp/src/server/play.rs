@@ -10,7 +10,7 @@ use super::sdp;
 use super::session::ServerSession;
 use super::streams::{Carrier, PlayState, REPORT_INTERVAL};
 use crate::codec::{Headers, Request, Response};
-use crate::headers::{NptStart, Range, RtpInfo};
+use crate::headers::{NptStart, Range, RtpInfo, format_number};
 use kit::media::rtp::{Playback, RtpFlow};
 use session::{Context, Output};
 
@@ -29,16 +29,6 @@ fn effective_factor(request: &Request, name: &str) -> Result<f64, u16> {
     }
     let size = asked.abs().clamp(1.0 / FACTOR_MAX, FACTOR_MAX);
     Ok(size.copysign(asked))
-}
-
-/// Formats a number for a header.
-fn format_number(value: f64) -> String {
-    let text = format!("{value:.4}");
-    let short = text.trim_end_matches('0');
-    match short.ends_with('.') {
-        true => format!("{short}0"),
-        false => short.to_owned(),
-    }
 }
 
 impl ServerSession {
@@ -155,7 +145,7 @@ impl ServerSession {
             for (name, actual) in [("Scale", pace.0), ("Speed", pace.1)] {
                 // Stated if it is not 1, or was requested.
                 if actual != 1.0 || request.headers.get(name).is_some() {
-                    headers.push(name, format_number(actual));
+                    headers.push(name, format_number(actual, 4));
                 }
             }
             let range = match sdp::range(&shared) {
@@ -275,11 +265,8 @@ impl ServerSession {
                 paused = true;
                 stream.playing = PlayState::Stopped;
                 stream.report_at = None;
-                if stream
-                    .group
-                    .as_ref()
-                    .is_none_or(|participant| participant.pause(cx, stream.flow))
-                {
+                let group = stream.group.as_ref();
+                if group.is_none_or(|participant| participant.pause(cx, stream.flow)) {
                     cx.flows.access_as(stream.flow, RtpFlow::pause);
                     cx.out.push_back(Output::StopFlow { flow: stream.flow });
                 }

@@ -1,6 +1,6 @@
 //! The way from the connection to media: each request, and the next step after its answer.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use measure::Time;
 
@@ -51,11 +51,8 @@ impl Client {
             }
             config::Transport::Udp => {
                 let channel = self.new_channel();
-                let local = match (self.destination(), self.conversation.connection.ends) {
-                    (Some(address), _) => address,
-                    (None, Some((local, _))) => udp_bind_address(local.ip()),
-                    (None, None) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-                };
+                let own = udp_bind_address(self.own_address());
+                let local = self.destination().unwrap_or(own);
                 let stream = &mut self.streams[index];
                 stream.channel = Some(channel);
                 cx.out.push_back(Output::Open {

@@ -127,7 +127,7 @@ impl Client {
     }
 
     /// Returns the local address of the connection.
-    fn own_address(&self) -> IpAddr {
+    pub(super) fn own_address(&self) -> IpAddr {
         match self.conversation.connection.ends {
             Some((local, _)) => local.ip(),
             None => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

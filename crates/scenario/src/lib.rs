@@ -56,7 +56,7 @@ mod warnings;
 mod words;
 mod yaml;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use capacity_search::CapacitySearch;
 pub use comparison::Comparison;
@@ -102,13 +102,14 @@ impl Scenario {
 
     /// Resolves paths that are relative to the scenario file's folder.
     fn resolve(&mut self, folder: Option<&Path>) {
-        if let (Some(server), Some(folder)) = (&mut self.server, folder) {
-            if let Some(clips) = &mut server.clips {
-                clips.directory = folder.join(&clips.directory);
-            }
-            if let Some(directory) = &mut server.directory {
-                *directory = folder.join(&*directory);
-            }
+        let Some(folder) = folder else {
+            return;
+        };
+        let resolve = |path: &mut PathBuf| *path = folder.join(&*path);
+        if let Some(server) = &mut self.server {
+            let clips = server.clips.iter_mut().map(|clips| &mut clips.directory);
+            let paths = clips.chain(&mut server.directory);
+            paths.chain(&mut server.log.file).for_each(resolve);
             if let ServerStart::Launch { name, .. } = &mut server.start
                 && server::is_path(name)
             {
@@ -118,29 +119,18 @@ impl Scenario {
                     name.insert_str(0, "./");
                 }
             }
-            if let Some(file) = &mut server.log.file {
-                *file = folder.join(&*file);
-            }
         }
-        for source in &mut self.sources {
-            if let (Some(file), Some(folder)) = (&mut source.file, folder) {
-                *file = folder.join(&*file);
-            }
-        }
-        let own = self.populations.iter_mut();
-        let links = own.filter_map(|population| population.link.as_mut());
-        for link in links.chain(&mut self.link) {
-            if let (Some(trace), Some(folder)) = (&mut link.trace, folder) {
-                *trace = folder.join(&*trace);
-            }
-        }
+        let sources = self.sources.iter_mut();
+        sources
+            .filter_map(|source| source.file.as_mut())
+            .for_each(resolve);
         for population in &mut self.populations {
-            for path in population.config.paths_mut() {
-                if let Some(folder) = folder {
-                    *path = folder.join(&*path);
-                }
-            }
+            let trace = population.link.iter_mut().flat_map(|link| &mut link.trace);
+            trace.for_each(resolve);
+            population.config.paths_mut().into_iter().for_each(resolve);
         }
+        let trace = self.link.iter_mut().flat_map(|link| &mut link.trace);
+        trace.for_each(resolve);
     }
 
     /// Reads a scenario from a string. `source_name` is its name in messages; a scenario without a

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::collector::join_path;
 use crate::decode::ScenarioKeys;
 use crate::error::Problem;
 use crate::link_keys::LinkKeys;
@@ -89,14 +90,9 @@ impl Overrides {
             let rest = name.strip_prefix(ENVIRONMENT_PREFIX)?;
             Some(rest.to_lowercase())
         }));
-        if let Value::Map(entries) = &root.value
-            && let Some(clients) = entries.iter().find(|entry| entry.key == "clients")
-            && let Value::Map(populations) = &clients.node.value
-        {
-            for population in populations {
-                let outer = format!("clients__{}", population.key);
-                known.extend(nested(&outer, section::keys::<PopulationKeys>()));
-            }
+        for population in root.get("clients").map_or(&[][..], Node::entries) {
+            let outer = format!("clients__{}", population.key);
+            known.extend(nested(&outer, section::keys::<PopulationKeys>()));
         }
         let help = match nearest(path, known.iter().map(String::as_str)) {
             Some(near) => format!(
@@ -196,11 +192,7 @@ pub(crate) fn set_at_path(
             "write the keys with dots between them, such as `clients.viewers.load.clients`",
         ));
     }
-    let inner = if path.is_empty() {
-        key.key.clone()
-    } else {
-        format!("{path}.{}", key.key)
-    };
+    let inner = join_path(path, &key.key);
     match &mut node.value {
         Value::List(items) => {
             let count = items.len();
@@ -216,10 +208,7 @@ pub(crate) fn set_at_path(
                 .help(format!("items are numbered from 0; {count} adds one")));
             };
             if index == count {
-                items.push(Node {
-                    value: Value::Null,
-                    origin: key.origin.clone(),
-                });
+                items.push(Node::null(key.origin.clone()));
             }
             set_at_path(&mut items[index], rest, value, &inner)
         }
@@ -252,10 +241,7 @@ pub(crate) fn set_at_path(
                     )));
                 }
                 None => {
-                    let empty = Node {
-                        value: Value::Null,
-                        origin: key.origin.clone(),
-                    };
+                    let empty = Node::null(key.origin.clone());
                     entries.push(Entry::new(key.key.clone(), key.origin.clone(), empty));
                     entries.len() - 1
                 }

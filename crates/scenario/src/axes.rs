@@ -351,12 +351,8 @@ fn assignment_set_outside_file(axis: &Axis, set: &Assignment, root: &Node) -> Op
 /// Returns the value at a path; `None` if there is none.
 pub(crate) fn value_at<'a>(root: &'a Node, path: &[PathKey]) -> Option<&'a Node> {
     path.iter().try_fold(root, |node, key| match &node.value {
-        Value::Map(entries) => {
-            let entry = entries.iter().find(|entry| entry.key == key.key);
-            entry.map(|entry| &entry.node)
-        }
         Value::List(items) => items.get(key.key.parse::<usize>().ok()?),
-        _ => None,
+        _ => node.entry(&key.key).map(|entry| &entry.node),
     })
 }
 

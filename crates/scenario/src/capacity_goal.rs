@@ -88,7 +88,7 @@ pub(crate) fn read(
     let (scale, from) = first_load(&node, &key, &path, is_clients, root, problems)?;
     let own = |name: &str, problems: &mut Vec<Problem>| -> Option<u64> {
         let bound = node.get(name)?;
-        let load = scalar(bound).and_then(|text| scale.load(text));
+        let load = bound.text().and_then(|text| scale.load(text));
         if load.is_none() {
             problems.push(not_alike(name, bound, &scale.text(from)));
         }
@@ -169,13 +169,6 @@ fn has_items(node: &Node) -> bool {
     }
 }
 
-fn scalar(node: &Node) -> Option<&str> {
-    match &node.value {
-        Value::Scalar { text, .. } => Some(text),
-        _ => None,
-    }
-}
-
 /// Returns the key of the load, and its parts.
 fn path_of(
     node: &Node,
@@ -247,9 +240,9 @@ fn first_load(
             return None;
         }
     };
-    let scale = scalar(&from).and_then(Scale::of);
+    let scale = from.text().and_then(Scale::of);
     let load = scale
-        .and_then(|scale| scale.load(scalar(&from)?))
+        .and_then(|scale| scale.load(from.text()?))
         .filter(|load| *load > 0);
     let Some(found) = scale.zip(load) else {
         let text = format!(

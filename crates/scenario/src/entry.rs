@@ -369,13 +369,9 @@ fn name_of(source_name: &str, root: &Node, problems: &mut Vec<Problem>) -> Optio
 
 /// Reads a list of strings, or one string. Reports an empty list and empty items.
 fn read_strings(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Vec<String> {
-    let items = match &node.value {
-        Value::List(items) => items.as_slice(),
-        Value::Scalar { .. } => std::slice::from_ref(node),
-        _ => {
-            problems.push(wrong_type(node, path, "a list"));
-            return Vec::new();
-        }
+    let Some(items) = node.items() else {
+        problems.push(wrong_type(node, path, "a list"));
+        return Vec::new();
     };
     if items.is_empty() {
         problems.push(Problem::new(&node.origin, format!("`{path}` is empty")));
@@ -503,10 +499,7 @@ fn version(keys: VersionKeys, node: &Node, problems: &mut Vec<Problem>) -> Optio
 /// Reports unknown placeholders at their position, and placeholders that are missing from the
 /// command.
 fn check_placeholders(entry: &ServerEntry, root: &Node, problems: &mut Vec<Problem>) {
-    let Value::Map(entries) = &root.value else {
-        return;
-    };
-    for found in entries {
+    for found in root.entries() {
         let known: &[&str] = match found.key.as_str() {
             "command" | "environment" | "config" => &fill::COMMAND,
             "urls" => &fill::URLS,

@@ -1,7 +1,7 @@
 //! Problems of unknown keys and wrong types, and reading of strings.
 
 use crate::error::Problem;
-use crate::node::{Entry, Node, Value, display_text};
+use crate::node::{Entry, Node, display_text};
 use crate::origin::SourceKind;
 use measure::nearest::{nearest, suggest};
 
@@ -10,6 +10,14 @@ pub(crate) fn unknown_keys(node: &Node, path: &str, known: &[&str], problems: &m
     let unknown = |entry: &&Entry| !known.contains(&entry.key.as_str());
     let unknown = node.entries().iter().filter(unknown);
     problems.extend(unknown.map(|entry| unknown_key(entry, path, known.iter().copied())));
+}
+
+/// Returns `true` if a key is not in `known`, but is like one that is.
+pub(crate) fn has_typo(node: &Node, known: &[&str]) -> bool {
+    node.entries().iter().any(|entry| {
+        let key = entry.key.as_str();
+        !known.contains(&key) && nearest(key, known.iter().copied()).is_some()
+    })
 }
 
 /// Returns the entry whose key is not in `known` and is most like `key`, which is.
@@ -52,18 +60,13 @@ pub(crate) fn wrong_type(node: &Node, path: &str, wanted: &str) -> Problem {
 }
 
 pub(crate) fn read_string(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<String> {
-    match &node.value {
-        Value::Scalar { text, .. } => Some(text.clone()),
-        _ => {
-            problems.push(wrong_type(node, path, "a string"));
-            None
-        }
+    let text = node.text().map(str::to_owned);
+    if text.is_none() {
+        problems.push(wrong_type(node, path, "a string"));
     }
+    text
 }
 
 pub(crate) fn node_text(node: &Node) -> String {
-    match &node.value {
-        Value::Scalar { text, .. } => display_text(text),
-        _ => node.describe(),
-    }
+    node.text().map_or_else(|| node.describe(), display_text)
 }

@@ -28,10 +28,14 @@ pub(crate) fn check(entry: &Entry, what: &str, problems: &mut Vec<Problem>) {
         && name.len() <= MAX_NAME;
     if !good {
         Problem::new(
-                origin,
-                format!("`{}` is not a valid name of a {what}", display_text(name)),
-            )
-            .help("a name begins with a lower-case letter, followed by lower-case letters, digits and `_`; at most 64 characters").report(problems);
+            origin,
+            format!("`{}` is not a valid name of a {what}", display_text(name)),
+        )
+        .help(
+            "a name begins with a lower-case letter, followed by lower-case letters, digits \
+             and `_`; at most 64 characters",
+        )
+        .report(problems);
     }
 }
 

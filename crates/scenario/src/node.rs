@@ -37,6 +37,13 @@ impl Node {
         }
     }
 
+    pub(crate) fn null(origin: Origin) -> Node {
+        Node {
+            value: Value::Null,
+            origin,
+        }
+    }
+
     pub(crate) fn list(items: Vec<Node>, origin: Origin) -> Node {
         Node {
             value: Value::List(items),
@@ -86,6 +93,23 @@ impl Node {
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {
         let node = &self.entry(key)?.node;
         (node.value != Value::Null).then_some(node)
+    }
+
+    /// Returns the text of a scalar.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Scalar { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Returns the items of a list, or a scalar as the only one.
+    pub(crate) fn items(&self) -> Option<&[Node]> {
+        match &self.value {
+            Value::List(items) => Some(items),
+            Value::Scalar { .. } => Some(std::slice::from_ref(self)),
+            Value::Null | Value::Map(_) => None,
+        }
     }
 
     /// Describes the value in a message.

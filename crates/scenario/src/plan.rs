@@ -9,7 +9,7 @@ use crate::capacity_search::CapacitySearch;
 use crate::comparison::{self, Comparison};
 use crate::error::{Problem, ScenarioError};
 use crate::model::{Scenario, StopAt};
-use crate::node::{Entry, Node, Value};
+use crate::node::{Entry, Node};
 use crate::one_liner::OneLiner;
 use crate::overrides::Overrides;
 use crate::series_keys::{MAKE_SERIES, SERIES_KEYS};
@@ -69,7 +69,7 @@ impl Plan {
         let mut problems = Vec::new();
         overrides.apply(&mut root, &mut problems);
         data_files::inline(&mut root, folder)?;
-        if !MAKE_SERIES.iter().any(|key| has(&root, key)) {
+        if !MAKE_SERIES.iter().any(|key| root.entry(key).is_some()) {
             let mut scenario = decode::decode(&root, &name, overrides, problems)?;
             scenario.resolve(folder);
             return Ok(Plan::Run(Box::new(scenario)));
@@ -206,8 +206,4 @@ fn refuse_repeated(taken: &[Option<Entry>], problems: &mut Vec<Problem>) {
         );
         problems.push(Problem::new(&find.key_origin, text).help("remove one of them"));
     }
-}
-
-fn has(root: &Node, key: &str) -> bool {
-    matches!(&root.value, Value::Map(entries) if entries.iter().any(|entry| entry.key == key))
 }

@@ -18,7 +18,7 @@ use serde_json::{Value as Json, json};
 use crate::collector::{TypeSyntax, join_path};
 use crate::data_files;
 use crate::error::Problem;
-use crate::fields::{misspelt, unknown_key, unknown_keys, wrong_type};
+use crate::fields::{has_typo, misspelt, unknown_key, unknown_keys, wrong_type};
 use crate::link_keys::{self, LinkKeys};
 use crate::masking::mask_text;
 use crate::model::{Leave, Pick, Population};
@@ -305,7 +305,11 @@ pub(crate) fn read(
         && let Some(entry) = node.entry("zap")
     {
         Problem::new(&entry.key_origin, "there is no other URL to change to")
-                .help("give the population several `urls`, such as \"http://127.0.0.1:5140/rtp/239.81.0.{1..8}:4056\"").report(problems);
+            .help(
+                "give the population several `urls`, such as \
+                 \"http://127.0.0.1:5140/rtp/239.81.0.{1..8}:4056\"",
+            )
+            .report(problems);
     }
     // Two publishers of one URL would only disturb each other.
     let usual = match config.facts().publishes() {
@@ -336,8 +340,12 @@ fn check_urls(urls: &[(String, &Node)], server: IpAddr, link: &Entry, problems: 
             display_text(url)
         );
         Problem::new(&link.key_origin, text)
-                .with_second_position(&node.origin, "this URL")
-                .help("write `{server}` in `urls`: it is the server's address at the other end of the link").report(problems);
+            .with_second_position(&node.origin, "this URL")
+            .help(
+                "write `{server}` in `urls`: it is the server's address at the other end of \
+                 the link",
+            )
+            .report(problems);
     }
 }
 
@@ -613,12 +621,8 @@ fn load(node: &Node, path: &str, rejoin: bool, problems: &mut Vec<Problem>) -> O
     let shape = match problems.len() == before {
         true => Shape::try_from(spec)
             .map_err(|error| {
-                let typo = |entry: &Entry| {
-                    let key = entry.key.as_str();
-                    !known.contains(&key) && nearest(key, known.iter().copied()).is_some()
-                };
                 // `cleints: 5` is a typo, not a missing `clients`.
-                if !(error.keys.is_empty() && node.entries().iter().any(typo)) {
+                if !(error.keys.is_empty() && has_typo(node, known)) {
                     problems.push(load_problem(node, &error, path));
                 }
             })
@@ -701,16 +705,8 @@ fn config(
 }
 
 fn check_problem(own: &Node, key: &str, message: &str) -> Problem {
-    let origin = match &own.value {
-        Value::Map(entries) => entries
-            .iter()
-            .find(|entry| entry.key == key)
-            .map(|entry| &entry.node.origin),
-        _ => None,
-    };
-    let origin = origin.unwrap_or(&own.origin);
-    match message.split_once("; ") {
-        Some((message, help)) => Problem::new(origin, message).help(help),
-        None => Problem::new(origin, message),
-    }
+    let entry = own.entry(key);
+    let origin = entry.map_or(&own.origin, |entry| &entry.node.origin);
+    let (message, help) = message.split_once("; ").unwrap_or((message, ""));
+    Problem::new(origin, message).help(help)
 }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use crate::collector::TypeSyntax;
 use crate::entry::environment;
 use crate::error::Problem;
+use crate::fields::has_typo;
 use crate::group::Group;
 use crate::model::{
     Clips, DEFAULT_READY_TIMEOUT, DEFAULT_STOP_TIMEOUT, Ready, Server, ServerLog, ServerStart,
@@ -18,7 +19,7 @@ use crate::model::{
 use crate::node::{Node, Value, display_text};
 use crate::section::{self, BoundedInteger, Deferred, Key, ValueRange, Within, one_line};
 use crate::urls;
-use measure::nearest::{nearest, suggest};
+use measure::nearest::suggest;
 
 /// The server under test: launched (`launch` or `command`) or only observed (`observe`).
 #[derive(Default, Deserialize, JsonSchema)]
@@ -354,11 +355,7 @@ fn start(
     match start_entries.as_slice() {
         [] => {
             // A misspelt key is reported as unknown.
-            let known = section::keys::<ServerKeys>();
-            let typo = node.entries().iter().any(|entry| {
-                let key = entry.key.as_str();
-                !known.contains(&key) && nearest(key, known.iter().copied()).is_some()
-            });
+            let typo = has_typo(node, section::keys::<ServerKeys>());
             if !typo && matches!(node.value, Value::Map(_)) {
                 Problem::new(
                     &node.origin,
@@ -489,10 +486,14 @@ fn groups(node: &Node, problems: &mut Vec<Problem>) -> Vec<Group> {
             let group = Group::parse(&url);
             if group.is_none() {
                 Problem::new(
-                        &node.origin,
-                        format!("`{}` is not a multicast group", display_text(&url)),
-                    )
-                    .help("write type, address and port: `rtp://239.81.0.{1..8}:5000`, or `udp://[ff15::1]:5000` for MPEG-TS without RTP").report(problems);
+                    &node.origin,
+                    format!("`{}` is not a multicast group", display_text(&url)),
+                )
+                .help(
+                    "write type, address and port: `rtp://239.81.0.{1..8}:5000`, or \
+                         `udp://[ff15::1]:5000` for MPEG-TS without RTP",
+                )
+                .report(problems);
             }
             group
         })

@@ -1,5 +1,6 @@
 //! Variables in the syntax of a shell, which a scenario does not replace.
 
+use crate::collector::join_path;
 use crate::error::Problem;
 use crate::node::{Node, Value};
 use crate::origin::SourceKind;
@@ -45,11 +46,7 @@ fn walk(node: &Node, path: &str, visit: &mut dyn FnMut(&Node, &str, &str, bool) 
             if LITERAL.contains(&entry.key.as_str()) {
                 return true;
             }
-            let path = match path {
-                "" => entry.key.clone(),
-                _ => format!("{path}.{}", entry.key),
-            };
-            walk(&entry.node, &path, visit)
+            walk(&entry.node, &join_path(path, &entry.key), visit)
         }),
     }
 }

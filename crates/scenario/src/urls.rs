@@ -7,7 +7,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use crate::error::Problem;
 use crate::fields::{read_string, wrong_type};
 use crate::masking::has_raw_password;
-use crate::node::{Node, Value};
+use crate::node::Node;
 
 /// Maximum number of URLs of a population.
 pub(crate) const MAX_URLS: usize = 10_000;
@@ -34,19 +34,11 @@ pub(crate) fn read<'a>(
     server: Option<IpAddr>,
     problems: &mut Vec<Problem>,
 ) -> Vec<(String, &'a Node)> {
-    let one;
-    let items: &'a [Node] = match &node.value {
-        Value::List(items) => items,
-        Value::Scalar { .. } => {
-            one = std::slice::from_ref(node);
-            one
-        }
-        _ => {
-            wrong_type(node, path, "a list of URLs")
-                .help("write `urls: [\"rtsp://127.0.0.1:8554/clip{1..10}\"]`")
-                .report(problems);
-            return Vec::new();
-        }
+    let Some(items) = node.items() else {
+        wrong_type(node, path, "a list of URLs")
+            .help("write `urls: [\"rtsp://127.0.0.1:8554/clip{1..10}\"]`")
+            .report(problems);
+        return Vec::new();
     };
     if items.is_empty() {
         Problem::new(&node.origin, format!("`{path}` is empty"))

@@ -74,10 +74,8 @@ impl<'a> TreeReader<'a> {
                 event => document = Some(self.node(event, span, 0)?),
             }
         }
-        Ok(document.unwrap_or_else(|| Node {
-            value: Value::Null,
-            origin: Origin::new(self.source, self.from, self.from),
-        }))
+        let nothing = || Node::null(Origin::new(self.source, self.from, self.from));
+        Ok(document.unwrap_or_else(nothing))
     }
 
     /// Returns the next event that is not a comment.

@@ -37,8 +37,8 @@ const ETHERNET_BYTES: u32 = 14;
 const VLAN_BYTES: u32 = 4;
 const UDP_BYTES: u32 = 8;
 
-/// Jumps if the accumulator is the operand, is as large or larger, is larger, or has a bit in common
-/// with it.
+/// Jumps if the accumulator is the operand, is not smaller, is larger, or has a bit in common with
+/// it.
 const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 const AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
 const ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;

@@ -41,8 +41,11 @@ const CONNECT_INTERVAL: Duration = Duration::from_millis(20);
 /// Seed of the WebSocket masks, which hide nothing on the loopback interface.
 const SEED: u64 = 1;
 
+/// Selects one of the counts of a reading.
+type SelectCount = fn(&mut Counts) -> &mut u64;
+
 /// The counts of a reading, and the counters that record them.
-const COUNTS: [(CounterId, fn(&mut Counts) -> &mut u64); 9] = [
+const COUNTS: [(CounterId, SelectCount); 9] = [
     (m::COUNTED_PACKETS_IN, |counts| &mut counts.packets_in),
     (m::COUNTED_BYTES_IN, |counts| &mut counts.bytes_in),
     (m::COUNTED_PACKETS_OUT, |counts| &mut counts.packets_out),

@@ -17,6 +17,7 @@ mod profile;
 mod replay;
 mod rtcp;
 mod rtp;
+mod sources;
 mod tag;
 
 #[cfg(test)]

@@ -49,16 +49,4 @@ impl SrtpCounts {
         };
         *counter += 1;
     }
-
-    /// Returns the sum of both counts.
-    #[must_use]
-    pub fn plus(self, other: SrtpCounts) -> SrtpCounts {
-        SrtpCounts {
-            opened: self.opened + other.opened,
-            unauthentic: self.unauthentic + other.unauthentic,
-            replayed: self.replayed + other.replayed,
-            malformed: self.malformed + other.malformed,
-            too_many_sources: self.too_many_sources + other.too_many_sources,
-        }
-    }
 }

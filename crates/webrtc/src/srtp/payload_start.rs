@@ -3,8 +3,6 @@
 //! All profiles encrypt in counter mode, so any part of a payload can be decrypted without the
 //! rest. The result is not authenticated, because authentication needs the whole packet.
 
-use std::fmt;
-
 use aws_lc_rs::cipher::EncryptingKey;
 
 use super::cipher::{SessionKeys, counter_block};
@@ -12,28 +10,19 @@ use super::index::estimate_index;
 use super::key_derivation::{BLOCK_LENGTH, apply_keystream, counter_mode};
 use super::packet::RtpParts;
 use super::profile::SrtpProfile;
-
-/// Maximum number of sources whose highest index is stored.
-const SOURCES_MAX: usize = 2048;
+use super::sources::Sources;
 
 /// GCM encrypts the payload from the second counter block on. The first block encrypts the tag
 /// (NIST SP 800-38D, 7.1).
 const GCM_FIRST_BLOCK: u8 = 2;
 
 /// Decrypts the first payload bytes of packets of one direction.
+#[derive(Debug)]
 pub struct PayloadStartDecryptor {
     encryption: Box<EncryptingKey>,
     keys: SessionKeys,
-    /// Highest index of each source, sorted by SSRC.
-    sources: Vec<(u32, u64)>,
-}
-
-impl fmt::Debug for PayloadStartDecryptor {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("PayloadStartDecryptor")
-            .field("sources", &self.sources.len())
-            .finish_non_exhaustive()
-    }
+    /// Highest index of each source.
+    sources: Sources<u64>,
 }
 
 impl PayloadStartDecryptor {
@@ -41,7 +30,7 @@ impl PayloadStartDecryptor {
         PayloadStartDecryptor {
             encryption: Box::new(counter_mode(keys.key())),
             keys,
-            sources: Vec::new(),
+            sources: Sources::default(),
         }
     }
 
@@ -50,18 +39,7 @@ impl PayloadStartDecryptor {
     pub fn decrypt<const N: usize>(&mut self, packet: &[u8]) -> Option<[u8; N]> {
         let parts = RtpParts::parse(packet).ok()?;
         let mut start: [u8; N] = *packet.get(parts.header_length..)?.first_chunk()?;
-        let position = match self
-            .sources
-            .binary_search_by_key(&parts.ssrc, |(ssrc, _)| *ssrc)
-        {
-            Ok(position) => position,
-            Err(_) if self.sources.len() >= SOURCES_MAX => return None,
-            Err(position) => {
-                self.sources.insert(position, (parts.ssrc, 0));
-                position
-            }
-        };
-        let highest = &mut self.sources[position].1;
+        let highest = self.sources.state(parts.ssrc).ok()?;
         let index = estimate_index(*highest, parts.sequence);
         *highest = index.max(*highest);
         apply_keystream(&self.encryption, self.block(parts.ssrc, index), &mut start);

@@ -6,7 +6,7 @@ pub(super) const WINDOW_SIZE: u64 = 1024;
 const WORDS: usize = (WINDOW_SIZE / 64) as usize;
 
 /// Replay window of one source, by packet index.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ReplayWindow {
     /// True if a packet was received.
     has_packets: bool,
@@ -16,14 +16,6 @@ pub(super) struct ReplayWindow {
 }
 
 impl ReplayWindow {
-    pub(super) fn new() -> ReplayWindow {
-        ReplayWindow {
-            has_packets: false,
-            highest: 0,
-            seen: [0; WORDS],
-        }
-    }
-
     /// Highest index received. 0 if no packet was received.
     #[inline]
     pub(super) fn highest(&self) -> u64 {
@@ -82,7 +74,7 @@ mod tests {
         fn replay_window_matches_a_list_of_all_packets(
             steps in prop::collection::vec(prop_oneof![0u64..40, 900u64..1200, 0u64..5000], 1..300),
         ) {
-            let (mut window, mut all) = (ReplayWindow::new(), BTreeSet::new());
+            let (mut window, mut all) = (ReplayWindow::default(), BTreeSet::new());
             let mut centre = 6000u64;
             for step in steps {
                 let index = centre + step / 2 - step % 2 * step;

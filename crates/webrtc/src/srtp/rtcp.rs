@@ -10,11 +10,8 @@ use super::master_key::MasterKey;
 use super::packet::{RTCP_HEADER_LENGTH, rtcp_sender_ssrc};
 use super::profile::SrtpProfile;
 use super::replay::ReplayWindow;
+use super::sources::Sources;
 use super::tag::Tag;
-
-/// Maximum number of senders with stored state. Each source that sends is one, and each subscriber
-/// of a server is one.
-const SENDERS_MAX: usize = 2048;
 
 /// Bit of the index word that marks the compound as encrypted.
 const ENCRYPTED_FLAG: u32 = 1 << 31;
@@ -101,8 +98,7 @@ fn associated_data(
 #[derive(Debug)]
 pub struct RtcpOpener {
     keys: SessionKeys,
-    /// Replay windows, sorted by the SSRC of the sender.
-    senders: Vec<(u32, Box<ReplayWindow>)>,
+    senders: Sources<Box<ReplayWindow>>,
     counts: SrtpCounts,
 }
 
@@ -114,7 +110,7 @@ impl RtcpOpener {
     pub(super) fn with(keys: SessionKeys) -> RtcpOpener {
         RtcpOpener {
             keys,
-            senders: Vec::new(),
+            senders: Sources::default(),
             counts: SrtpCounts::default(),
         }
     }
@@ -157,10 +153,9 @@ impl RtcpOpener {
             .expect("it is as long as a word");
         let is_encrypted = u32::from_be_bytes(word) & ENCRYPTED_FLAG != 0;
         let index = u64::from(u32::from_be_bytes(word) & !ENCRYPTED_FLAG);
-        let position = self.senders.binary_search_by_key(&ssrc, |(ssrc, _)| *ssrc);
-        if let Ok(position) = position
-            && !self.senders[position].1.is_new(index)
-        {
+        let position = self.senders.position(ssrc);
+        let window = self.senders.get(position);
+        if window.is_some_and(|window| !window.is_new(index)) {
             return Err(SrtpError::Replayed);
         }
         out.clear();
@@ -203,17 +198,7 @@ impl RtcpOpener {
                 }
             }
         }
-        match position {
-            Ok(position) => self.senders[position].1.mark_received(index),
-            Err(position) => {
-                if self.senders.len() >= SENDERS_MAX {
-                    return Err(SrtpError::TooManySources);
-                }
-                let mut window = Box::new(ReplayWindow::new());
-                window.mark_received(index);
-                self.senders.insert(position, (ssrc, window));
-            }
-        }
+        self.senders.at(position, ssrc)?.mark_received(index);
         Ok(())
     }
 }

@@ -10,11 +10,8 @@ use super::master_key::MasterKey;
 use super::packet::RtpParts;
 use super::profile::SrtpProfile;
 use super::replay::ReplayWindow;
+use super::sources::Sources;
 use super::tag::Tag;
-
-/// Maximum number of sources with stored state. A room of a hundred participants with audio, video
-/// and retransmissions has about four hundred.
-const SOURCES_MAX: usize = 2048;
 
 /// Highest index that one key may protect (RFC 3711, 9.2).
 const INDEX_MAX: u64 = (1 << 48) - 1;
@@ -24,8 +21,7 @@ const INDEX_MAX: u64 = (1 << 48) - 1;
 #[derive(Debug)]
 pub struct RtpOpener {
     cipher: Cipher,
-    /// Replay windows, sorted by SSRC.
-    sources: Vec<(u32, Box<ReplayWindow>)>,
+    sources: Sources<Box<ReplayWindow>>,
     counts: SrtpCounts,
 }
 
@@ -37,7 +33,7 @@ impl RtpOpener {
     pub(super) fn with(keys: &SessionKeys) -> RtpOpener {
         RtpOpener {
             cipher: Cipher::of(keys),
-            sources: Vec::new(),
+            sources: Sources::default(),
             counts: SrtpCounts::default(),
         }
     }
@@ -68,11 +64,9 @@ impl RtpOpener {
         if packet.len() < parts.header_length + self.profile().tag_length() {
             return Err(SrtpError::Malformed);
         }
-        let position = self
-            .sources
-            .binary_search_by_key(&parts.ssrc, |(ssrc, _)| *ssrc);
-        let window = position.ok().map(|position| &*self.sources[position].1);
-        let highest = window.map_or(0, ReplayWindow::highest);
+        let position = self.sources.position(parts.ssrc);
+        let window = self.sources.get(position);
+        let highest = window.map_or(0, |window| window.highest());
         let is_new = |index| window.is_none_or(|window| window.is_new(index));
         let expected = estimate_index(highest, parts.sequence);
         let mut index = expected;
@@ -88,17 +82,7 @@ impl RtpOpener {
             }
             other => other?,
         }
-        match position {
-            Ok(position) => self.sources[position].1.mark_received(index),
-            Err(position) => {
-                if self.sources.len() >= SOURCES_MAX {
-                    return Err(SrtpError::TooManySources);
-                }
-                let mut window = Box::new(ReplayWindow::new());
-                window.mark_received(index);
-                self.sources.insert(position, (parts.ssrc, window));
-            }
-        }
+        self.sources.at(position, parts.ssrc)?.mark_received(index);
         Ok(())
     }
 
@@ -109,17 +93,9 @@ impl RtpOpener {
             return;
         };
         let ssrc = u32::from_be_bytes([a, b, c, d]);
-        let position = self.sources.binary_search_by_key(&ssrc, |(ssrc, _)| *ssrc);
-        let position = match position {
-            Ok(position) => position,
-            Err(_) if self.sources.len() >= SOURCES_MAX => return,
-            Err(position) => {
-                self.sources
-                    .insert(position, (ssrc, Box::new(ReplayWindow::new())));
-                position
-            }
+        let Ok(window) = self.sources.state(ssrc) else {
+            return;
         };
-        let window = &mut self.sources[position].1;
         let index = estimate_index(window.highest(), u16::from_be_bytes([high, low]));
         if window.is_new(index) {
             window.mark_received(index);
@@ -184,8 +160,8 @@ fn rollover_counter(index: u64) -> [u8; 4] {
 #[derive(Debug)]
 pub struct RtpSealer {
     cipher: Cipher,
-    /// Highest index of each source, sorted by SSRC.
-    sources: Vec<(u32, u64)>,
+    /// Highest index of each source.
+    sources: Sources<u64>,
 }
 
 impl RtpSealer {
@@ -196,7 +172,7 @@ impl RtpSealer {
     pub(super) fn with(keys: &SessionKeys) -> RtpSealer {
         RtpSealer {
             cipher: Cipher::of(keys),
-            sources: Vec::new(),
+            sources: Sources::default(),
         }
     }
 
@@ -259,18 +235,7 @@ impl RtpSealer {
 
     /// Returns the index of the next packet, by the rule of openers.
     fn next_index(&mut self, parts: RtpParts) -> Result<u64, SrtpError> {
-        let position = match self
-            .sources
-            .binary_search_by_key(&parts.ssrc, |(ssrc, _)| *ssrc)
-        {
-            Ok(position) => position,
-            Err(_) if self.sources.len() >= SOURCES_MAX => return Err(SrtpError::TooManySources),
-            Err(position) => {
-                self.sources.insert(position, (parts.ssrc, 0));
-                position
-            }
-        };
-        let highest = &mut self.sources[position].1;
+        let highest = self.sources.state(parts.ssrc)?;
         let index = estimate_index(*highest, parts.sequence);
         if index > INDEX_MAX {
             return Err(SrtpError::KeyUsedUp);

@@ -11,5 +11,4 @@ mod remote;
 pub use agent::{Ice, IceEvent, IceSettings, StunDropped};
 pub use check::IceCheck;
 pub use credentials::Credentials;
-#[cfg(test)]
 pub(super) use integrity::MessageIntegrity;

@@ -6,7 +6,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use aws_lc_rs::hmac::{Context, HMAC_SHA1_FOR_LEGACY_USE_ONLY, Key};
+use is::Sha1HmacProvider as _;
+
+use crate::ice::MessageIntegrity;
 
 /// Magic cookie, which follows type and length (RFC 8489, 5).
 pub(super) const COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
@@ -163,21 +165,20 @@ impl<'a> Message<'a> {
         let value = self.attribute(number)?;
         let (&[_, family, high, low], ip) = value.split_first_chunk()?;
         let port = u16::from_be_bytes([high, low]) ^ u16::from_be_bytes([COOKIE[0], COOKIE[1]]);
-        let mask = xor_mask(&self.transaction);
         let ip: IpAddr = match family {
-            1 => {
-                let mut ip: [u8; 4] = ip.try_into().ok()?;
-                ip.iter_mut().zip(mask).for_each(|(byte, own)| *byte ^= own);
-                Ipv4Addr::from(ip).into()
-            }
-            2 => {
-                let mut ip: [u8; 16] = ip.try_into().ok()?;
-                ip.iter_mut().zip(mask).for_each(|(byte, own)| *byte ^= own);
-                Ipv6Addr::from(ip).into()
-            }
+            1 => Ipv4Addr::from(self.unmasked(ip)?).into(),
+            2 => Ipv6Addr::from(self.unmasked(ip)?).into(),
             _ => return None,
         };
         Some(SocketAddr::new(ip, port))
+    }
+
+    /// Removes the mask from an IP address of this length.
+    fn unmasked<const N: usize>(&self, ip: &[u8]) -> Option<[u8; N]> {
+        let mut ip: [u8; N] = ip.try_into().ok()?;
+        let mask = xor_mask(&self.transaction);
+        ip.iter_mut().zip(mask).for_each(|(byte, own)| *byte ^= own);
+        Some(ip)
     }
 
     /// Returns the code and the reason of an error (RFC 8489, 14.8).
@@ -218,12 +219,8 @@ fn xor_mask(transaction: &TransactionId) -> [u8; 16] {
 /// Computes MESSAGE-INTEGRITY over `before`, with a length field that includes MESSAGE-INTEGRITY.
 fn integrity(key: &[u8], before: &[u8]) -> [u8; INTEGRITY_LENGTH] {
     let length = before.len() - HEADER_LENGTH + ATTRIBUTE_HEADER_LENGTH + INTEGRITY_LENGTH;
-    let mut context = Context::with_key(&Key::new(HMAC_SHA1_FOR_LEGACY_USE_ONLY, key));
-    context.update(&before[..2]);
-    context.update(&(length as u16).to_be_bytes());
-    context.update(&before[4..]);
-    let tag = context.sign();
-    tag.as_ref().try_into().expect("SHA-1 has 20 bytes")
+    let length = (length as u16).to_be_bytes();
+    MessageIntegrity.sha1_hmac(key, &[&before[..2], &length, &before[4..]])
 }
 
 /// Writer that appends one message to a buffer.
@@ -279,22 +276,19 @@ impl<'a> Writer<'a> {
         let port = address.port() ^ u16::from_be_bytes([COOKIE[0], COOKIE[1]]);
         let [high, low] = port.to_be_bytes();
         let mut value = [0; 20];
-        let hide = |place: &mut [u8], ip: &[u8]| {
-            let bytes = place.iter_mut().zip(ip.iter().zip(mask));
-            bytes.for_each(|(byte, (ip, mask))| *byte = ip ^ mask);
-        };
-        let length = match address.ip() {
+        let (family, length) = match address.ip() {
             IpAddr::V4(ip) => {
-                value[..4].copy_from_slice(&[0, 1, high, low]);
-                hide(&mut value[4..8], &ip.octets());
-                8
+                value[4..8].copy_from_slice(&ip.octets());
+                (1, 8)
             }
             IpAddr::V6(ip) => {
-                value[..4].copy_from_slice(&[0, 2, high, low]);
-                hide(&mut value[4..], &ip.octets());
-                20
+                value[4..].copy_from_slice(&ip.octets());
+                (2, 20)
             }
         };
+        value[..4].copy_from_slice(&[0, family, high, low]);
+        let masked = value[4..].iter_mut().zip(mask);
+        masked.for_each(|(byte, own)| *byte ^= own);
         self.attribute(number, &value[..length])
     }
 

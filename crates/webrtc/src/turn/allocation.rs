@@ -13,6 +13,7 @@ use rand_pcg::Pcg64;
 use super::channel::RelayChannel;
 use super::event::{TurnEvent, TurnFailure, TurnReceived, TurnSettings};
 use super::message::{Class, Message, Method, TransactionId, Writer, attribute};
+use crate::failure::Failure;
 
 /// Time until the first retransmission of a request over UDP. It doubles each time, up to
 /// [`RETRANSMISSION_MAX`]. RFC 8489 (6.2.1) recommends half a second and allows other values;
@@ -406,7 +407,7 @@ impl Allocation {
                 };
                 let Some(relayed) = relayed.filter(usable) else {
                     let text = "Allocate: the server gave no usable relayed address".to_owned();
-                    return self.fail(TurnFailure::Refused(text));
+                    return self.fail((Failure::TurnRefused, text));
                 };
                 self.relayed = Some(relayed);
                 if self.is_closing {
@@ -471,15 +472,12 @@ impl Allocation {
         {
             return self.send_request(now, request.purpose, request.nonce_retries + 1);
         }
-        let text = format!("{}: {code} {reason}", request.purpose.method().name());
-        self.request_failed(
-            now,
-            request.purpose,
-            match code {
-                401 | 441 => TurnFailure::Unauthorized(text),
-                _ => TurnFailure::Refused(text),
-            },
-        );
+        let text = format!("{:?}: {code} {reason}", request.purpose.method());
+        let failure = match code {
+            401 | 441 => Failure::TurnUnauthorized,
+            _ => Failure::TurnRefused,
+        };
+        self.request_failed(now, request.purpose, (failure, text));
     }
 
     /// Stores the realm and nonce for later requests. Returns `false` if they are missing.
@@ -513,7 +511,7 @@ impl Allocation {
             (Purpose::Release, _) => self.is_ended = true,
             (Purpose::Allocate, _) if self.is_closing => self.is_ended = true,
             // Other peers may be permitted.
-            (Purpose::CreatePermission(ip), failure) => {
+            (Purpose::CreatePermission(ip), (_, text)) => {
                 self.held.retain(|(to, _)| to.ip() != ip);
                 let mut permissions = self.permissions.iter_mut();
                 if let Some(permission) = permissions.find(|own| own.ip == ip) {
@@ -521,13 +519,13 @@ impl Allocation {
                     permission.renew_at = now + PERMISSION_RETRY_DELAY;
                     permission.ends_at = Time::NEVER;
                 }
-                self.refusal = Some(format!("{} (for {ip})", failure.text()));
+                self.refusal = Some(format!("{text} (for {ip})"));
             }
             (Purpose::BindChannel(_, number), failure) if !self.is_bound(number) => {
                 self.fail(failure)
             }
-            (Purpose::Refresh | Purpose::BindChannel(..), failure) => {
-                self.fail(TurnFailure::Lost(failure.text().to_owned()));
+            (Purpose::Refresh | Purpose::BindChannel(..), (_, text)) => {
+                self.fail((Failure::TurnLost, text));
             }
             (Purpose::Allocate, failure) => self.fail(failure),
         }
@@ -652,8 +650,8 @@ impl Allocation {
         let is_overdue = |own: &Request| own.deadline <= now;
         while let Some(at) = self.requests.iter().position(is_overdue) {
             let purpose = self.requests.swap_remove(at).purpose;
-            let text = format!("{}: no answer in time", purpose.method().name());
-            self.request_failed(now, purpose, TurnFailure::TimedOut(text));
+            let text = format!("{:?}: no answer in time", purpose.method());
+            self.request_failed(now, purpose, (Failure::TurnTimeout, text));
         }
         if self.is_ended {
             return;

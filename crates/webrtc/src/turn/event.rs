@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::failure::Failure;
+
 /// Settings of an allocation.
 #[derive(Clone, Debug)]
 pub struct TurnSettings {
@@ -32,22 +34,13 @@ pub enum TurnEvent {
         /// Channel number, which never changes.
         channel: u16,
     },
-    /// The allocation failed. Reported once.
+    /// The allocation failed: there is no relayed address, or no longer one. Reported once.
     Failed(TurnFailure),
 }
 
-/// Reason why there is no relayed address, or no longer one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TurnFailure {
-    /// The server refused; the text says why.
-    Refused(String),
-    /// The server rejected the user name or the password.
-    Unauthorized(String),
-    /// The server did not answer a request in time.
-    TimedOut(String),
-    /// The server did not renew the allocation or a channel.
-    Lost(String),
-}
+/// Reason of a failure, one of `Failure::Turn...`, with the server's error, or the request that it
+/// did not answer.
+pub type TurnFailure = (Failure, String);
 
 /// Result of handling bytes from the server.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,16 +55,4 @@ pub enum TurnReceived<'a> {
     },
     /// Ignored: malformed, not authentic, or not the answer to a request.
     Dropped,
-}
-
-impl TurnFailure {
-    /// Returns the server's error, or the request that it did not answer.
-    pub fn text(&self) -> &str {
-        match self {
-            TurnFailure::Refused(text)
-            | TurnFailure::Unauthorized(text)
-            | TurnFailure::TimedOut(text)
-            | TurnFailure::Lost(text) => text,
-        }
-    }
 }

@@ -13,6 +13,7 @@ use rand_pcg::Pcg64;
 use super::message::{Class, Message, Method, Writer, attribute};
 use super::*;
 use crate::certificate::Certificate;
+use crate::failure::Failure;
 use crate::peer::{Peer, PeerConfig, PeerEvent, PeerState};
 
 static CERTIFICATE: LazyLock<Arc<Certificate>> =
@@ -634,7 +635,7 @@ fn short_lifetimes_are_refreshed_in_time_at_a_bounded_rate() {
 
 #[test]
 fn every_failure_has_its_reason() {
-    use TurnFailure::{Lost, Refused, TimedOut, Unauthorized};
+    let failure = |failure, text: &str| (failure, text.to_owned());
     let refuses = |method, code| Misbehaviour {
         refuses: Some((method, code)),
         ..Misbehaviour::default()
@@ -647,37 +648,37 @@ fn every_failure_has_its_reason() {
         (
             Misbehaviour::default(),
             "wrong",
-            Unauthorized("Allocate: 401 no".to_owned()),
+            failure(Failure::TurnUnauthorized, "Allocate: 401 no"),
         ),
         (
             refuses(Method::Allocate, 486),
             "secret",
-            Refused("Allocate: 486 no".to_owned()),
+            failure(Failure::TurnRefused, "Allocate: 486 no"),
         ),
         (
             refuses(Method::Allocate, 441),
             "secret",
-            Unauthorized("Allocate: 441 no".to_owned()),
+            failure(Failure::TurnUnauthorized, "Allocate: 441 no"),
         ),
         (
             refuses(Method::ChannelBind, 403),
             "secret",
-            Refused("ChannelBind: 403 no".to_owned()),
+            failure(Failure::TurnRefused, "ChannelBind: 403 no"),
         ),
         (
             refuses(Method::Refresh, 437),
             "secret",
-            Lost("Refresh: 437 no".to_owned()),
+            failure(Failure::TurnLost, "Refresh: 437 no"),
         ),
         (
             ignores(Method::Allocate),
             "secret",
-            TimedOut("Allocate: no answer in time".to_owned()),
+            failure(Failure::TurnTimeout, "Allocate: no answer in time"),
         ),
         (
             ignores(Method::Refresh),
             "secret",
-            Lost("Refresh: no answer in time".to_owned()),
+            failure(Failure::TurnLost, "Refresh: no answer in time"),
         ),
         (
             // The server demands another nonce each time.
@@ -686,7 +687,7 @@ fn every_failure_has_its_reason() {
                 ..Misbehaviour::default()
             },
             "secret",
-            Refused("Allocate: 438 no".to_owned()),
+            failure(Failure::TurnRefused, "Allocate: 438 no"),
         ),
         (
             // No response of the server is authentic.
@@ -695,7 +696,7 @@ fn every_failure_has_its_reason() {
                 ..Misbehaviour::default()
             },
             "secret",
-            TimedOut("Allocate: no answer in time".to_owned()),
+            failure(Failure::TurnTimeout, "Allocate: no answer in time"),
         ),
         (
             Misbehaviour {
@@ -703,7 +704,10 @@ fn every_failure_has_its_reason() {
                 ..Misbehaviour::default()
             },
             "secret",
-            Refused("Allocate: the server gave no usable relayed address".to_owned()),
+            failure(
+                Failure::TurnRefused,
+                "Allocate: the server gave no usable relayed address",
+            ),
         ),
     ] {
         let mut trio = Trio::with(3, 0.0, misbehaviour.clone(), password);

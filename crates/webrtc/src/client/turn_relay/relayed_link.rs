@@ -5,7 +5,7 @@ use crate::client::record_delay;
 use crate::failure::Failure;
 use crate::metrics as m;
 use crate::peer::{MEDIA_MARK, PeerState};
-use crate::turn::{Allocation, InvalidFrame, TurnEvent, TurnFailure, TurnReceived};
+use crate::turn::{Allocation, InvalidFrame, TurnEvent, TurnReceived};
 use kit::media::rtp::metrics::TIMED_BY_READING;
 use session::{Arrival, ArrivalTimes, ChannelError, CloseReason, Context, Datagram};
 
@@ -132,15 +132,8 @@ impl PeerLink {
                     }
                 }
                 TurnEvent::Bound { .. } => {}
-                TurnEvent::Failed(failure) => {
-                    let reason = match failure {
-                        TurnFailure::Refused(_) => Failure::TurnRefused,
-                        TurnFailure::Unauthorized(_) => Failure::TurnUnauthorized,
-                        TurnFailure::TimedOut(_) => Failure::TurnTimeout,
-                        TurnFailure::Lost(_) => Failure::TurnLost,
-                    };
-                    let what = format!("the TURN server: {}", failure.text());
-                    return Err((reason, self.describe(&what)));
+                TurnEvent::Failed((failure, text)) => {
+                    return Err((failure, self.describe(&format!("the TURN server: {text}"))));
                 }
             }
         }

@@ -138,17 +138,9 @@ impl Arrivals {
         };
         // Packets missing before the first arrival are reported in the message of that arrival.
         let first = self.pending[index].map_or(0, ticks);
-        let reference = first / TICKS_PER_REFERENCE;
-        let mut message = TransportCc {
-            sender,
-            media,
-            base_sequence: base,
-            // 24 signed bits wrap around after 12 days.
-            reference_time: ((reference << 40) >> 40) as i32,
-            feedback_count: self.feedback_count,
-            receive_deltas: vec![None; index],
-        };
-        let mut previous = reference * TICKS_PER_REFERENCE;
+        let mut message = self.next_message(sender, media, base, first);
+        message.receive_deltas = vec![None; index];
+        let mut previous = first - first % TICKS_PER_REFERENCE;
         let mut reported = 0;
         let capacity = STATUSES_MAX.saturating_sub(index).max(1);
         for arrival in self.pending.iter().skip(index).take(capacity) {
@@ -176,29 +168,33 @@ impl Arrivals {
             self.set_reported(base.wrapping_add(index), arrival.is_some());
         }
         self.base = Some(base.wrapping_add(length as u16));
-        self.feedback_count = self.feedback_count.wrapping_add(1);
         self.counts.reported += reported;
-        self.counts.messages += 1;
         message.write(out);
         true
     }
 
     /// Writes a message for one packet that was reported earlier as not received.
     fn write_late(&mut self, sender: u32, media: u32, number: u16, at: Time, out: &mut Vec<u8>) {
-        let ticks = ticks(at);
-        let reference = ticks / TICKS_PER_REFERENCE;
-        let message = TransportCc {
+        let mut message = self.next_message(sender, media, number, ticks(at));
+        message.receive_deltas = vec![Some((ticks(at) % TICKS_PER_REFERENCE) as i16)];
+        self.counts.reported += 1;
+        message.write(out);
+    }
+
+    /// Returns the next message, without arrivals. `first` is the time of the first one, in ticks.
+    fn next_message(&mut self, sender: u32, media: u32, base: u16, first: i64) -> TransportCc {
+        let feedback_count = self.feedback_count;
+        self.feedback_count = feedback_count.wrapping_add(1);
+        self.counts.messages += 1;
+        TransportCc {
             sender,
             media,
-            base_sequence: number,
-            reference_time: ((reference << 40) >> 40) as i32,
-            feedback_count: self.feedback_count,
-            receive_deltas: vec![Some((ticks - reference * TICKS_PER_REFERENCE) as i16)],
-        };
-        self.feedback_count = self.feedback_count.wrapping_add(1);
-        self.counts.reported += 1;
-        self.counts.messages += 1;
-        message.write(out);
+            base_sequence: base,
+            // 24 signed bits wrap around after 12 days.
+            reference_time: (((first / TICKS_PER_REFERENCE) << 40) >> 40) as i32,
+            feedback_count,
+            receive_deltas: Vec::new(),
+        }
     }
 }
 

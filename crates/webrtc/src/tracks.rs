@@ -129,7 +129,7 @@ struct Track {
 }
 
 /// All streams of a PeerConnection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Tracks {
     formats: Vec<PayloadFormat>,
     /// Sections in which media is expected.
@@ -179,7 +179,7 @@ struct UnknownMedia {
 }
 
 /// Decryption of all packets.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Decryption {
     /// `None` before keys are available.
     opener: Option<RtpOpener>,
@@ -427,27 +427,8 @@ impl Tracks {
     /// Creates the state of a PeerConnection without media.
     pub(super) fn new(playout_buffer: Duration) -> Tracks {
         Tracks {
-            formats: Vec::new(),
-            sections: Vec::new(),
-            arrival_feedback: None,
-            audio_level_id: None,
-            last_estimate: arrival_feedback::EstimateCounts::default(),
-            restored_packet: Vec::new(),
-            tracks: Vec::new(),
-            last_track: 0,
-            srtp_overhead: 0,
-            check: None,
-            first_checked: CheckResult::Unknown,
-            decryption: None,
-            key_frames: None,
             playout_buffer,
-            time_code_origin: None,
-            has_begun: false,
-            nack_enabled: false,
-            reports_next_gap: false,
-            next_nack_track: 0,
-            counted_requests: (0, 0),
-            unknown: UnknownMedia::default(),
+            ..Tracks::default()
         }
     }
 
@@ -470,10 +451,7 @@ impl Tracks {
 
     /// Enables decryption of all packets, which starts when keys are available.
     pub(super) fn enable_decryption(&mut self) {
-        self.decryption = Some(Box::new(Decryption {
-            opener: None,
-            plain: Vec::new(),
-        }));
+        self.decryption = Some(Box::default());
     }
 
     /// Sets the opener with which packets are decrypted from now on.

@@ -19,7 +19,7 @@ use session::seeds::derive_seed;
 use session::{ChannelId, Context, Open, ReadTiming};
 
 /// TURN relay of a link.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct TurnRelay {
     /// True if the TURN server is reached over TCP or TLS.
     reliable: bool,
@@ -71,11 +71,7 @@ impl TurnRelay {
         TurnRelay {
             reliable,
             ipv6,
-            allocation: None,
-            dropped_before: 0,
-            frames: FrameSplitter::default(),
-            remote: None,
-            channel: None,
+            ..TurnRelay::default()
         }
     }
 

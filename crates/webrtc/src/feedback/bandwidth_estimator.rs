@@ -94,15 +94,16 @@ struct PacketGroup {
 }
 
 /// Trend of the delay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum DelayTrend {
+    #[default]
     Stable,
     Growing,
     Shrinking,
 }
 
 /// Bandwidth estimator of a sender.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct BandwidthEstimator {
     /// Bits per second.
     rate: f64,
@@ -143,25 +144,9 @@ impl BandwidthEstimator {
         BandwidthEstimator {
             rate: rate as f64,
             limits: (rate_min as f64, rate_max.max(rate_min) as f64),
-            remb: None,
-            group: None,
-            previous_group: None,
-            delay: 0.0,
-            smoothed: 0.0,
-            min_delay: 0.0,
-            full_queue: None,
-            delays: VecDeque::new(),
             threshold: THRESHOLD_MS,
-            overuse_since: None,
-            state: DelayTrend::Stable,
-            arrivals: VecDeque::new(),
-            arrived_bytes: 0,
-            first_arrival: None,
-            overuse_rate: None,
-            decreased_at: None,
-            increased_at: None,
             loss_counts: (now, 0, 0),
-            loss: 0.0,
+            ..BandwidthEstimator::default()
         }
     }
 

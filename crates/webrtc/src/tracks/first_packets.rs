@@ -22,12 +22,13 @@ pub(super) struct FirstPacketCheck {
 }
 
 /// Result for a first packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum CheckResult {
     Authentic,
     Unauthentic,
     /// The packet ring did not keep the whole packet, so it cannot be authenticated. A ring keeps a
     /// random sample of packets whole.
+    #[default]
     Unknown,
 }
 

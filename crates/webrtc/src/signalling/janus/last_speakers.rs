@@ -19,7 +19,7 @@ struct PublisherStreams {
 }
 
 /// Publishers of a room, and those whose video is received.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct LastSpeakers {
     /// Maximum number of publishers whose video is received.
     videos_max: usize,
@@ -46,9 +46,7 @@ impl LastSpeakers {
     pub(super) fn new(videos_max: usize) -> LastSpeakers {
         LastSpeakers {
             videos_max,
-            order: Vec::new(),
-            streams: BTreeMap::new(),
-            shown: BTreeSet::new(),
+            ..LastSpeakers::default()
         }
     }
 

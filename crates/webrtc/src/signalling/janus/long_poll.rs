@@ -28,7 +28,7 @@ const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
 const POLL_DURATION_MIN: Duration = Duration::from_secs(1);
 
 /// One of the two HTTP connections.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct HttpConnection {
     /// Maximum length of an answer, in bytes.
     keep: usize,
@@ -54,15 +54,7 @@ impl HttpConnection {
     fn new(keep: usize) -> HttpConnection {
         HttpConnection {
             keep,
-            is_open: false,
-            is_opening: false,
-            has_answered: false,
-            asked_at: None,
-            request: Vec::new(),
-            is_repeated: false,
-            decoder: ResponseDecoder::default(),
-            head: None,
-            body: Vec::new(),
+            ..HttpConnection::default()
         }
     }
 

@@ -268,7 +268,7 @@ impl Tracks {
     }
 
     fn is_authentic(&mut self, ssrc: u32, arrival: &Arrival<'_>) -> bool {
-        let position = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
+        let position = self.position(ssrc);
         let track = position.ok().map(|position| &mut self.tracks[position]);
         let (Some(check), true) = (
             &mut self.check,
@@ -486,8 +486,7 @@ impl Tracks {
     /// Returns the index of a source's stream, which is created if it is new. Returns `None` for
     /// unknown media.
     fn find_or_create(&mut self, ssrc: u32, payload_type: u8) -> Option<usize> {
-        let place = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
-        let at = match place {
+        let at = match self.position(ssrc) {
             Ok(at) => return Some(at),
             Err(at) => at,
         };
@@ -569,13 +568,12 @@ impl Tracks {
 
     /// Handles the BYE of a source (RFC 3550, 6.6).
     fn handle_bye(&mut self, ssrc: u32) {
-        let position = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
-        let Some(track) = position.ok().map(|position| &mut self.tracks[position]) else {
-            return;
-        };
-        track.bye_received = true;
-        if let Some(receiver) = &mut track.receiver {
-            receiver.source_ended(ssrc);
+        if let Ok(position) = self.position(ssrc) {
+            let track = &mut self.tracks[position];
+            track.bye_received = true;
+            if let Some(receiver) = &mut track.receiver {
+                receiver.source_ended(ssrc);
+            }
         }
     }
 
@@ -616,9 +614,14 @@ impl Tracks {
         ))
     }
 
+    /// Returns the index of a source's stream, or else where it is to be inserted.
+    fn position(&self, ssrc: u32) -> Result<usize, usize> {
+        self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc)
+    }
+
     fn receiver(&mut self, ssrc: u32) -> Option<&mut RtpReceiver> {
-        let position = self.tracks.binary_search_by_key(&ssrc, |track| track.ssrc);
-        self.tracks[position.ok()?].receiver.as_deref_mut()
+        let position = self.position(ssrc).ok()?;
+        self.tracks[position].receiver.as_deref_mut()
     }
 
     /// Returns the arrival time of the first key frame, if payloads can be read; without video,

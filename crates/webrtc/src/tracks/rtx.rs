@@ -134,10 +134,8 @@ impl Tracks {
     fn track_repaired_by(&self, rtx: u32, payload_type: u8) -> Option<usize> {
         let mut sources = self.sections.iter().flat_map(|section| &section.sources);
         if let Some((ssrc, _)) = sources.find(|(_, own)| *own == Some(rtx)) {
-            let position = self.tracks.binary_search_by_key(ssrc, |track| track.ssrc);
-            return position
-                .ok()
-                .filter(|position| self.tracks[*position].receiver.is_some());
+            let position = self.position(*ssrc).ok();
+            return position.filter(|position| self.tracks[*position].receiver.is_some());
         }
         let may_be_repaired =
             |track: &Track| track.receiver.is_some() && track.payload_type == payload_type;

@@ -35,7 +35,7 @@ use serde::Serialize;
 use super::certificate::Certificate;
 use super::metrics::WEBRTC;
 use ::session::seeds::derive_seed;
-use ::session::{ChannelId, Endpoint, Session};
+use ::session::{ChannelId, Context, Endpoint, Output, Port, Session};
 use kit::media::rtp::metrics::RTP;
 use kit::media::source::{MediaSource, SourceConfig};
 use kit::metrics::{CLIENTS, ZAPPING};
@@ -99,42 +99,38 @@ impl Default for ServerConfig {
 }
 
 /// Counts of requests, and of datagrams that belong to no PeerConnection: part of the report's last
-/// line.
+/// line. All sessions update the same atomic counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ListenerCounts {
+pub struct ListenerCounts<C = u64> {
     /// HTTP requests and messages to rooms.
-    pub requests: u64,
+    pub requests: C,
     /// Refused requests and messages, including malformed ones.
-    pub refused: u64,
+    pub refused: C,
     /// Refused requests and messages without the right token.
-    pub unauthorized: u64,
+    pub unauthorized: C,
     /// PeerConnections that were negotiated but never started.
-    pub never_came: u64,
+    pub never_came: C,
     /// ICE checks with an unknown user fragment.
-    pub checks_of_nobody: u64,
+    pub checks_of_nobody: C,
     /// ICE checks whose sender did not know the password.
-    pub checks_unauthentic: u64,
+    pub checks_unauthentic: C,
     /// STUN datagrams that are not ICE checks.
-    pub checks_malformed: u64,
+    pub checks_malformed: C,
     /// Other datagrams from unknown addresses.
-    pub strangers: u64,
-}
-
-/// [`ListenerCounts`] as atomic counters, updated by all sessions.
-#[derive(Debug, Default)]
-struct ListenerCounters {
-    requests: AtomicU64,
-    refused: AtomicU64,
-    unauthorized: AtomicU64,
-    never_came: AtomicU64,
-    checks_of_nobody: AtomicU64,
-    checks_unauthentic: AtomicU64,
-    checks_malformed: AtomicU64,
-    strangers: AtomicU64,
+    pub strangers: C,
 }
 
 fn add(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Ordering::Relaxed);
+}
+
+/// Sends bytes on the connection of an HTTP session.
+fn send(cx: &mut Context<'_>, bytes: Vec<u8>) {
+    cx.out.push_back(Output::Send {
+        channel: CHANNEL,
+        port: Port::Media,
+        bytes,
+    });
 }
 
 /// Reference server. Clones share its state.
@@ -153,7 +149,7 @@ struct Shared {
     publications: Mutex<BTreeMap<String, Arc<Publication>>>,
     registry: Mutex<Registry<PendingPeer>>,
     rooms: Mutex<Rooms>,
-    counters: ListenerCounters,
+    counters: ListenerCounts<AtomicU64>,
     /// Number of PeerConnections so far, and number of Janus sessions and handles so far.
     peer_count: AtomicU64,
     janus_id_count: AtomicU64,
@@ -251,7 +247,7 @@ impl Server {
             publications: Mutex::default(),
             registry: Mutex::new(Registry::new(config.sessions_max)),
             rooms: Mutex::default(),
-            counters: ListenerCounters::default(),
+            counters: ListenerCounts::default(),
             peer_count: AtomicU64::new(0),
             janus_id_count: AtomicU64::new(0),
             config,
@@ -270,26 +266,17 @@ impl Server {
 
     /// Returns the counts so far of requests and of datagrams without a PeerConnection.
     pub fn listener_counts(&self) -> ListenerCounts {
-        let ListenerCounters {
-            requests,
-            refused,
-            unauthorized,
-            never_came,
-            checks_of_nobody,
-            checks_unauthentic,
-            checks_malformed,
-            strangers,
-        } = &self.0.counters;
+        let counters = &self.0.counters;
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ListenerCounts {
-            requests: get(requests),
-            refused: get(refused),
-            unauthorized: get(unauthorized),
-            never_came: get(never_came),
-            checks_of_nobody: get(checks_of_nobody),
-            checks_unauthentic: get(checks_unauthentic),
-            checks_malformed: get(checks_malformed),
-            strangers: get(strangers),
+            requests: get(&counters.requests),
+            refused: get(&counters.refused),
+            unauthorized: get(&counters.unauthorized),
+            never_came: get(&counters.never_came),
+            checks_of_nobody: get(&counters.checks_of_nobody),
+            checks_unauthentic: get(&counters.checks_unauthentic),
+            checks_malformed: get(&counters.checks_malformed),
+            strangers: get(&counters.strangers),
         }
     }
 

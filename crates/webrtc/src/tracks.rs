@@ -7,7 +7,7 @@ use measure::{Recorder, Time};
 use crate::extension::{self, EXTENSION_BIT};
 use crate::feedback::NackTracker;
 use crate::metrics as m;
-use crate::sdp::FeedbackTypes;
+use crate::sdp::{Codec, FeedbackTypes};
 use crate::srtp::{RtpOpener, SrtpCounts, SrtpKeys};
 use kit::media::rtcp::{self, Packet};
 use kit::media::rtp::header::{FIXED_LENGTH, Header};
@@ -88,12 +88,9 @@ pub(super) enum KeyFrameRequest {
 impl KeyFrameRequest {
     /// Chooses the message that browsers use. A server may accept more feedback than it was
     /// offered, so it must be enabled on this side too.
-    pub(super) fn negotiated(
-        feedback: &[String],
-        wanted: FeedbackTypes,
-    ) -> Option<KeyFrameRequest> {
-        let has = |own: &str| feedback.iter().any(|words| words == own);
-        match (wanted.pli && has("nack pli"), wanted.fir && has("ccm fir")) {
+    pub(super) fn negotiated(codec: &Codec, wanted: FeedbackTypes) -> Option<KeyFrameRequest> {
+        let is_usable = |words| wanted.enables(words) && codec.has_feedback(words);
+        match (is_usable("nack pli"), is_usable("ccm fir")) {
             (true, _) => Some(KeyFrameRequest::Pli),
             (false, true) => Some(KeyFrameRequest::Fir),
             (false, false) => None,

@@ -13,7 +13,6 @@ use crate::signalling::Direction;
 use crate::tracks::{KeyFrameRequest, PayloadFormat, Section, Tracks};
 use crate::url::Resource;
 use kit::media::rtp::VideoCodec;
-use kit::media::sdp::MediaKind as Carried;
 use session::Context;
 
 /// Maximum number of candidates of the server that are kept until the socket is open.
@@ -31,18 +30,9 @@ fn receiving_section(kind: MediaKind, codecs: Vec<sdp::Codec>) -> OfferedMedia {
                 extension::TRANSPORT_CC.to_owned(),
                 extension::AUDIO_LEVEL.to_owned(),
             ],
-            MediaKind::Video | MediaKind::Application => vec![extension::TRANSPORT_CC.to_owned()],
+            _ => vec![extension::TRANSPORT_CC.to_owned()],
         },
         source: None,
-    }
-}
-
-/// Converts a kind of media to the type that all protocols share.
-fn to_media_kind(kind: MediaKind) -> Carried {
-    match kind {
-        MediaKind::Audio => Carried::Audio,
-        MediaKind::Video => Carried::Video,
-        MediaKind::Application => Carried::Application,
     }
 }
 
@@ -168,8 +158,7 @@ impl PeerLink {
         };
         let enabled = self.setup.config.receive_feedback();
         let formats = sections.iter().flat_map(|section| {
-            let kind = to_media_kind(section.kind);
-            let is_video = kind == Carried::Video;
+            let kind = section.kind;
             section.codecs.iter().map(move |codec| PayloadFormat {
                 payload_type: codec.payload_type,
                 kind,
@@ -177,9 +166,9 @@ impl PeerLink {
                 clock_rate: codec.clock_rate,
                 is_rtx: codec.has_name("rtx"),
                 apt: codec.associated_payload_type(),
-                nack: codec.feedback.iter().any(|words| words == "nack"),
-                key_frame_request: is_video
-                    .then(|| KeyFrameRequest::negotiated(&codec.feedback, enabled))
+                nack: codec.has_feedback("nack"),
+                key_frame_request: (kind == MediaKind::Video)
+                    .then(|| KeyFrameRequest::negotiated(codec, enabled))
                     .flatten(),
             })
         });
@@ -188,7 +177,7 @@ impl PeerLink {
         let receiving = || sections.iter().filter(|own| own.direction.receives());
         let section = |own: &sdp::NegotiatedMedia| Section {
             mid: own.mid.clone(),
-            kind: to_media_kind(own.kind),
+            kind: own.kind,
             track: own.track.clone(),
             sources: (own.remote_sources.iter())
                 .map(|own| (own.ssrc, own.rtx_ssrc))
@@ -201,11 +190,11 @@ impl PeerLink {
             own.has_feedback("transport-cc").then_some(number)
         });
         let number = number.filter(|_| self.setup.config.transport_cc);
-        tracks.set_arrivals_extension(number.and_then(|number| u8::try_from(number).ok()));
+        tracks.set_arrivals_extension(number);
         let level = receiving()
             .filter(|own| own.kind == MediaKind::Audio)
             .find_map(|own| own.extension_id(extension::AUDIO_LEVEL));
-        tracks.set_audio_level_id(level.and_then(|number| u8::try_from(number).ok()));
+        tracks.set_audio_level_id(level);
         self.has_remb =
             self.setup.config.remb && receiving().any(|own| own.has_feedback("goog-remb"));
         if self.connected_at.is_some() {

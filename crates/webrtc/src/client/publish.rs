@@ -179,13 +179,8 @@ impl OutgoingMedia {
     /// Stores what the server accepted, and whether and where it wants retransmissions.
     pub(super) fn set_accepted_sections(&mut self, sections: &[NegotiatedMedia], rids: LayerRids) {
         let accepted_section = |section: &NegotiatedMedia| {
-            let mut codecs = section.codecs.iter();
-            let nack = codecs.any(|codec| codec.feedback.iter().any(|words| words == "nack"));
             let rtx = section.codecs.iter().find(|codec| codec.has_name("rtx"));
-            let number = |uri| {
-                let number = section.extension_id(uri);
-                number.and_then(|number| u8::try_from(number).ok())
-            };
+            let number = |uri| section.extension_id(uri);
             let mid = match section.mid.as_bytes() {
                 &[name] => number(header_extension::MID).map(|id| (id, name)),
                 _ => None,
@@ -210,7 +205,7 @@ impl OutgoingMedia {
                     repaired_rid: None,
                 },
                 section_index: section.index,
-                nack,
+                nack: section.has_feedback("nack"),
                 rtx_payload_type: rtx.map(|codec| codec.payload_type),
                 audio_level_id: number(header_extension::AUDIO_LEVEL),
                 transport_cc_id: number(header_extension::TRANSPORT_CC)

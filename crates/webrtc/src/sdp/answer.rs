@@ -48,7 +48,7 @@ impl AnswerConfig {
         let known = match kind {
             MediaKind::Audio => known::AUDIO,
             MediaKind::Video => known::VIDEO,
-            MediaKind::Application => return false,
+            _ => return false,
         };
         let matches = |other: &str| other.eq_ignore_ascii_case(name);
         match &self.codecs[..] {

@@ -41,6 +41,24 @@ impl Codec {
         self.name.eq_ignore_ascii_case(name)
     }
 
+    /// Returns `true` for a media codec, `false` for repair, comfort noise and DTMF formats.
+    pub fn is_media(&self) -> bool {
+        let auxiliary = [
+            "rtx",
+            "red",
+            "ulpfec",
+            "flexfec-03",
+            "CN",
+            "telephone-event",
+        ];
+        !auxiliary.iter().any(|name| self.has_name(name))
+    }
+
+    /// Returns `true` if the codec has that feedback, by its value in `a=rtcp-fb`.
+    pub fn has_feedback(&self, words: &str) -> bool {
+        self.feedback.iter().any(|own| own == words)
+    }
+
     /// Returns the value of a format parameter.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let parameters = self.parameters.as_deref()?.split(';');

@@ -3,6 +3,7 @@
 use super::candidate::Candidate;
 use super::codec::Codec;
 use super::transport_attributes::TransportAttributes;
+pub use kit::media::sdp::MediaKind;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionDescription {
@@ -19,26 +20,6 @@ pub struct SessionDescription {
     /// Transport attributes at session level.
     pub transport: TransportAttributes,
     pub media: Vec<MediaSection>,
-}
-
-/// Kind of a media section.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MediaKind {
-    Audio,
-    Video,
-    /// A data channel.
-    Application,
-}
-
-impl MediaKind {
-    /// Returns the name used on a media line.
-    pub fn name(self) -> &'static str {
-        match self {
-            MediaKind::Audio => "audio",
-            MediaKind::Video => "video",
-            MediaKind::Application => "application",
-        }
-    }
 }
 
 /// Direction of media, as seen by the author of the description.
@@ -99,6 +80,14 @@ pub struct HeaderExtension {
     pub uri: String,
 }
 
+impl HeaderExtension {
+    /// Returns the ID of the extension with this URI, if it is at most 255.
+    pub(super) fn find_id(all: &[HeaderExtension], uri: &str) -> Option<u8> {
+        let known = all.iter().find(|own| own.uri == uri)?;
+        u8::try_from(known.id).ok()
+    }
+}
+
 /// URIs of the known header extensions.
 pub mod extension {
     /// Audio level of a packet (RFC 6464).
@@ -145,6 +134,7 @@ pub struct Rid {
 /// A media line with its attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaSection {
+    /// Audio, video, or `Application` for a data channel.
     pub kind: MediaKind,
     /// Identification tag of the section.
     pub mid: String,
@@ -217,11 +207,8 @@ impl MediaSection {
             .map(|codec| codec.payload_type)
     }
 
-    /// Returns the ID of a header extension.
-    pub fn extension_id(&self, uri: &str) -> Option<u16> {
-        let mut extensions = self.extensions.iter();
-        extensions
-            .find(|extension| extension.uri == uri)
-            .map(|extension| extension.id)
+    /// Returns the ID of a header extension, if it is valid.
+    pub fn extension_id(&self, uri: &str) -> Option<u8> {
+        HeaderExtension::find_id(&self.extensions, uri)
     }
 }

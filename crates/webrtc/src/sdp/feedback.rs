@@ -1,6 +1,5 @@
 //! Negotiation of RTCP feedback.
 
-use super::codec::Codec;
 use super::description::{MediaKind, MediaSection, extension};
 
 /// Feedback that a receiver sends and a sender acts on. Default: all, as in browsers.
@@ -63,7 +62,7 @@ impl FeedbackTypes {
         let all: &[&str] = match kind {
             MediaKind::Video => &["goog-remb", "transport-cc", "ccm fir", "nack", "nack pli"],
             MediaKind::Audio => &["transport-cc", "nack"],
-            MediaKind::Application => &[],
+            _ => &[],
         };
         let wanted = all.iter().filter(|words| self.enables(words));
         wanted.map(|words| (*words).to_owned()).collect()
@@ -74,7 +73,7 @@ impl FeedbackTypes {
         section
             .codecs
             .retain(|codec| self.rtx || !codec.has_name("rtx"));
-        for codec in section.codecs.iter_mut().filter(|codec| is_media(codec)) {
+        for codec in section.codecs.iter_mut().filter(|codec| codec.is_media()) {
             codec.feedback = self.attribute_values(section.kind);
         }
         self.restrict_extensions(section);
@@ -96,18 +95,4 @@ impl FeedbackTypes {
         let extensions = &mut section.extensions;
         extensions.retain(|known| keep_number || known.uri != extension::TRANSPORT_CC);
     }
-}
-
-/// Returns `true` for a media codec, `false` for repair, comfort noise and DTMF formats.
-fn is_media(codec: &Codec) -> bool {
-    ![
-        "rtx",
-        "red",
-        "ulpfec",
-        "flexfec-03",
-        "CN",
-        "telephone-event",
-    ]
-    .iter()
-    .any(|name| codec.has_name(name))
 }

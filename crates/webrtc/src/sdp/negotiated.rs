@@ -39,14 +39,12 @@ pub struct NegotiatedMedia {
 impl NegotiatedMedia {
     /// Returns `true` if any codec has that feedback, by its value in `a=rtcp-fb`.
     pub fn has_feedback(&self, words: &str) -> bool {
-        let mut all = self.codecs.iter().flat_map(|codec| &codec.feedback);
-        all.any(|own| own == words)
+        self.codecs.iter().any(|codec| codec.has_feedback(words))
     }
 
-    /// Returns the ID of a header extension.
-    pub fn extension_id(&self, uri: &str) -> Option<u16> {
-        let mut extensions = self.extensions.iter();
-        extensions.find(|own| own.uri == uri).map(|own| own.id)
+    /// Returns the ID of a header extension, if it is valid.
+    pub fn extension_id(&self, uri: &str) -> Option<u8> {
+        HeaderExtension::find_id(&self.extensions, uri)
     }
 }
 

@@ -61,8 +61,8 @@ fn write_media_line(out: &mut dyn Write, media: &MediaSection) -> Result {
                 write!(out, " {format}")?;
             }
         }
-        MediaKind::Audio | MediaKind::Video if media.codecs.is_empty() => out.write_str(" 0")?,
-        MediaKind::Audio | MediaKind::Video => {
+        _ if media.codecs.is_empty() => out.write_str(" 0")?,
+        _ => {
             for codec in &media.codecs {
                 write!(out, " {}", codec.payload_type)?;
             }

@@ -37,16 +37,16 @@ pub(super) struct ReceivedTrack {
 }
 
 /// Server's part of an answer.
-pub(super) struct LocalParams<'a> {
-    pub(super) transport: &'a TransportParameters,
+pub(super) struct LocalParams {
+    pub(super) transport: TransportParameters,
     /// Session ID of the description's `o=` line.
     pub(super) session_id: u64,
-    pub(super) cname: &'a str,
+    pub(super) cname: String,
     /// True if the packets of a transport are numbered.
     pub(super) transport_cc: bool,
 }
 
-impl LocalParams<'_> {
+impl LocalParams {
     /// Returns `base` with transport-wide congestion control as configured.
     fn feedback(&self, base: FeedbackTypes) -> FeedbackTypes {
         FeedbackTypes {
@@ -67,13 +67,8 @@ impl LocalParams<'_> {
 /// extension and `transport-cc` feedback for the codec.
 fn transport_cc_id_of(section: &MediaSection, payload_type: u8) -> Option<u8> {
     let codec = section.codec(payload_type)?;
-    let mut feedback = codec.feedback.iter();
-    feedback.find(|words| *words == "transport-cc")?;
-    u8::try_from(section.extension_id(extension::TRANSPORT_CC)?).ok()
-}
-
-fn audio_level_id_of(section: &MediaSection) -> Option<u8> {
-    u8::try_from(section.extension_id(extension::AUDIO_LEVEL)?).ok()
+    let id = section.extension_id(extension::TRANSPORT_CC);
+    id.filter(|_| codec.has_feedback("transport-cc"))
 }
 
 /// Feedback accepted from players. Bandwidth estimates (REMB) are counted but not acted on.
@@ -93,20 +88,6 @@ const PUBLISHER_FEEDBACK: FeedbackTypes = FeedbackTypes {
     ..PLAYER_FEEDBACK
 };
 
-/// Encodings that repair or accompany media but carry none.
-const AUXILIARY_CODECS: [&str; 6] = [
-    "rtx",
-    "red",
-    "ulpfec",
-    "flexfec-03",
-    "CN",
-    "telephone-event",
-];
-
-fn is_media(codec: &Codec) -> bool {
-    !AUXILIARY_CODECS.iter().any(|name| codec.has_name(name))
-}
-
 /// Returns the packetization mode of H.264 (RFC 6184, 8.1); the result is equal for all other
 /// codecs.
 fn packetization(codec: &Codec) -> &str {
@@ -117,7 +98,7 @@ fn packetization(codec: &Codec) -> &str {
 /// that codec; rejects the section if no codec is wanted.
 fn retain_one_codec(section: &mut MediaSection, wanted: impl Fn(&Codec) -> bool) -> Option<u8> {
     let mut media = section.codecs.iter();
-    let chosen = media.find(|codec| is_media(codec) && wanted(codec));
+    let chosen = media.find(|codec| codec.is_media() && wanted(codec));
     let chosen = chosen.map(|codec| codec.payload_type);
     match chosen {
         Some(chosen) => section.codecs.retain(|codec| {
@@ -146,24 +127,20 @@ fn remove_rejected(answer: &mut SessionDescription) {
     answer.keep_first_candidates();
 }
 
-fn supports_nack(codec: &Codec) -> bool {
-    codec.feedback.iter().any(|words| words == "nack")
-}
-
 /// Answers a player's offer for a stream with these tracks. `ssrcs` returns the SSRCs of a track
 /// and of its retransmissions. Returns `None` if the player accepts no track.
 pub(super) fn answer_player(
     offer: &SessionDescription,
     tracks: &[Track],
     ssrcs: impl Fn(usize) -> (u32, u32),
-    local: &LocalParams<'_>,
+    local: &LocalParams,
 ) -> Option<(SessionDescription, Vec<SentTrack>)> {
     let source = |(index, track): (usize, &Track)| {
         let (ssrc, rtx_ssrc) = ssrcs(index);
         let source = LocalSource {
             ssrc,
             rtx_ssrc: Some(rtx_ssrc),
-            cname: local.cname.to_owned(),
+            cname: local.cname.clone(),
             stream_id: "streamgauge".to_owned(),
             track_id: format!("{}{index}", track.kind.name()),
             layers: Vec::new(),
@@ -171,8 +148,6 @@ pub(super) fn answer_player(
         (track.kind, source)
     };
     let config = AnswerConfig {
-        session_id: local.session_id,
-        version: 2,
         receive: false,
         sources: tracks.iter().enumerate().map(source).collect(),
         codecs: tracks
@@ -181,9 +156,9 @@ pub(super) fn answer_player(
             .collect(),
         extensions: local.extensions(),
         feedback: local.feedback(PLAYER_FEEDBACK),
-        accept_data: false,
+        ..AnswerConfig::receive_all(local.session_id)
     };
-    let mut answer = offer.answer(&config, local.transport);
+    let mut answer = offer.answer(&config, &local.transport);
     let mut sent_tracks = Vec::new();
     for section in answer.media.iter_mut().filter(|media| !media.rejected) {
         let own_ssrc = section.ssrcs.first().map(|source| source.ssrc);
@@ -212,12 +187,12 @@ pub(super) fn answer_player(
             track: index,
             kind: section.kind,
             payload_type,
-            nack: section.codec(payload_type).is_some_and(supports_nack),
+            nack: (section.codec(payload_type)).is_some_and(|codec| codec.has_feedback("nack")),
             rtx,
             ssrc,
             rtx_ssrc,
             transport_cc_id: transport_cc_id_of(section, payload_type),
-            audio_level_id: audio_level_id_of(section),
+            audio_level_id: section.extension_id(extension::AUDIO_LEVEL),
         });
     }
     remove_rejected(&mut answer);
@@ -237,12 +212,12 @@ pub(super) fn sent_track_of(
         track,
         kind: answered.kind,
         payload_type,
-        nack: supports_nack(codec),
+        nack: codec.has_feedback("nack"),
         rtx: answered.rtx_payload_type(payload_type),
         ssrc,
         rtx_ssrc,
         transport_cc_id: transport_cc_id_of(answered, payload_type),
-        audio_level_id: audio_level_id_of(answered),
+        audio_level_id: answered.extension_id(extension::AUDIO_LEVEL),
     })
 }
 
@@ -266,14 +241,14 @@ pub(super) fn offered_feedback(transport_cc: bool) -> FeedbackTypes {
 /// if the offer sends neither.
 pub(super) fn answer_publisher(
     offer: &SessionDescription,
-    local: &LocalParams<'_>,
+    local: &LocalParams,
 ) -> Option<(SessionDescription, Vec<ReceivedTrack>)> {
     let config = AnswerConfig {
         extensions: local.extensions(),
         feedback: local.feedback(PUBLISHER_FEEDBACK),
         ..AnswerConfig::receive_all(local.session_id)
     };
-    let mut answer = offer.answer(&config, local.transport);
+    let mut answer = offer.answer(&config, &local.transport);
     let mut received: Vec<ReceivedTrack> = Vec::new();
     for section in answer.media.iter_mut().filter(|media| !media.rejected) {
         let kind = section.kind;
@@ -291,9 +266,9 @@ pub(super) fn answer_publisher(
         let codec = section.codec(payload_type).cloned();
         let codec = codec.expect("it was left in the section");
         received.push(ReceivedTrack {
-            nack: supports_nack(&codec),
+            nack: codec.has_feedback("nack"),
             transport_cc_id: transport_cc_id_of(section, payload_type),
-            audio_level_id: audio_level_id_of(section),
+            audio_level_id: section.extension_id(extension::AUDIO_LEVEL),
             track: Track {
                 kind,
                 codec: Codec {

@@ -11,10 +11,10 @@ use super::faults::Silence;
 use super::janus;
 use super::negotiation::{NegotiatedPeer, NegotiationError};
 use super::request::{ReadResult, Request, RequestReader};
-use super::{CHANNEL, Shared, add};
+use super::{CHANNEL, Shared, add, send};
 use crate::sdp::SdpFragment;
 use kit::http1;
-use session::{Context, Input, Outcome, Output, Port, Session};
+use session::{Context, Input, Outcome, Output, Session};
 
 /// Idle timeout of a connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -177,14 +177,6 @@ impl HttpSession {
         }
     }
 
-    fn send(cx: &mut Context<'_>, bytes: Vec<u8>) {
-        cx.out.push_back(Output::Send {
-            channel: CHANNEL,
-            port: Port::Media,
-            bytes,
-        });
-    }
-
     fn end(&mut self, cx: &mut Context<'_>, outcome: Outcome) {
         if !std::mem::replace(&mut self.ended, true) {
             if let Some(websocket) = &mut self.websocket {
@@ -204,7 +196,7 @@ impl HttpSession {
             let (answer, keeps_alive) = match self.reader.take(&mut bytes) {
                 Ok(ReadResult::Incomplete) => return,
                 Ok(ReadResult::ExpectsContinue) => {
-                    Self::send(cx, b"HTTP/1.1 100 Continue\r\n\r\n".to_vec());
+                    send(cx, b"HTTP/1.1 100 Continue\r\n\r\n".to_vec());
                     continue;
                 }
                 Ok(ReadResult::Request(request)) if is_websocket_upgrade(&request) => {
@@ -224,7 +216,7 @@ impl HttpSession {
             if self.shared.config.faults.silent == Some(Silence::Http) {
                 continue;
             }
-            Self::send(cx, answer.write(keeps_alive));
+            send(cx, answer.write(keeps_alive));
             if !keeps_alive {
                 self.end(cx, Outcome::Completed);
             }
@@ -260,7 +252,7 @@ impl HttpSession {
             Err(why) => {
                 add(&self.shared.counters.requests, 1);
                 add(&self.shared.counters.refused, 1);
-                Self::send(cx, Response::refusal(400, why).write(false));
+                send(cx, Response::refusal(400, why).write(false));
                 self.end(cx, Outcome::Completed);
             }
         }

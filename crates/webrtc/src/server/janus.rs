@@ -15,10 +15,11 @@ use measure::Time;
 use serde_json::{Value, json};
 
 use super::faults::Silence;
-use super::{CHANNEL, Shared, add};
+use super::rooms::announce_change;
+use super::{Shared, add, send};
 use crate::url::JanusId;
 use kit::websocket::{self, Limits, Reassembler, Received, ServerHandshake};
-use session::{Context, Output, Port};
+use session::Context;
 use subscriber::Subscriber;
 
 /// WebSocket subprotocol of Janus.
@@ -81,6 +82,19 @@ struct JoinedParticipant {
     known_publishers: BTreeMap<u64, u64>,
 }
 
+impl JoinedParticipant {
+    /// Ends what the participant publishes. Returns false if it publishes nothing.
+    fn unpublish(&mut self, cx: &mut Context<'_>, shared: &Shared) -> bool {
+        let Some(peer_id) = self.peer_id.take() else {
+            return false;
+        };
+        let topic = shared.rooms().stop_publishing(&self.room, self.number);
+        announce_change(cx, topic);
+        shared.end_peer(cx, &peer_id);
+        true
+    }
+}
+
 /// Use of a handle.
 #[derive(Debug)]
 enum HandleUse {
@@ -135,7 +149,7 @@ impl JanusConnection {
                 return Ok(true);
             };
             self.acceptance = None;
-            write(cx, answer);
+            send(cx, answer);
         }
         let mut assembly = std::mem::take(&mut self.assembly);
         while !self.ended {
@@ -147,13 +161,13 @@ impl JanusConnection {
                 Ok(Some(Received::Ping(payload))) => {
                     let mut out = Vec::new();
                     websocket::write_control(websocket::PONG, payload, None, &mut out);
-                    write(cx, out);
+                    send(cx, out);
                 }
                 Ok(Some(Received::Close(_))) => {
                     let mut out = Vec::new();
                     let code = websocket::NORMAL.to_be_bytes();
                     websocket::write_control(websocket::CLOSE, &code, None, &mut out);
-                    write(cx, out);
+                    send(cx, out);
                     self.ended = true;
                 }
                 Err(_) => self.ended = true,
@@ -248,14 +262,7 @@ impl JanusConnection {
                 // A participant remains in the room; only the PeerConnection ends.
                 match handle_use {
                     HandleUse::Participant(participant) => {
-                        if let Some(peer_id) = participant.peer_id.take() {
-                            let topic = self
-                                .shared
-                                .rooms()
-                                .stop_publishing(&participant.room, participant.number);
-                            announce_change(cx, topic);
-                            self.shared.end_peer(cx, &peer_id);
-                        }
+                        participant.unpublish(cx, &self.shared);
                     }
                     _ => {
                         let handle_use = std::mem::replace(handle_use, HandleUse::Unused);
@@ -370,25 +377,9 @@ impl JanusConnection {
         let mut out = Vec::new();
         let text = message.to_string();
         websocket::write_message(websocket::TEXT, text.as_bytes(), None, &mut out);
-        write(cx, out);
+        send(cx, out);
     }
 }
 
 /// Description: its type (`offer` or `answer`) and SDP.
 type Jsep = Option<(&'static str, String)>;
-
-fn write(cx: &mut Context<'_>, bytes: Vec<u8>) {
-    cx.out.push_back(Output::Send {
-        channel: CHANNEL,
-        port: Port::Media,
-        bytes,
-    });
-}
-
-fn announce_change(cx: &mut Context<'_>, topic: Option<String>) {
-    let announcement = |topic| Output::Publish {
-        topic,
-        message: super::rooms::ROOM_CHANGED.into(),
-    };
-    cx.out.extend(topic.map(announcement));
-}

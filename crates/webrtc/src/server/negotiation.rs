@@ -15,7 +15,7 @@ use super::session::{PendingPeer, Role};
 use crate::peer::{Peer, PeerConfig};
 use crate::sdp::{SessionDescription, TransportParameters};
 use kit::published_streams::Refusal;
-use session::{Context, Output};
+use session::Context;
 
 /// Time limit for a PeerConnection to start and to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -50,30 +50,11 @@ pub(super) struct NegotiatedPeer {
     pub(super) answer: SessionDescription,
 }
 
-/// Owned values of [`LocalParams`].
-struct OwnedLocalParams {
-    transport: TransportParameters,
-    session_id: u64,
-    cname: String,
-    transport_cc: bool,
-}
-
-impl OwnedLocalParams {
-    fn as_params(&self) -> LocalParams<'_> {
-        LocalParams {
-            transport: &self.transport,
-            session_id: self.session_id,
-            cname: &self.cname,
-            transport_cc: self.transport_cc,
-        }
-    }
-}
-
 impl Shared {
-    fn local_params(&self, transport: &TransportParameters, number: u64) -> OwnedLocalParams {
-        OwnedLocalParams {
-            transport: transport.clone(),
-            session_id: self.seeded_random(number, &[3]) >> 2,
+    fn local_params(&self, negotiating: &NegotiatingPeer) -> LocalParams {
+        LocalParams {
+            transport: negotiating.peer.local_transport(),
+            session_id: self.seeded_random(negotiating.number, &[3]) >> 2,
             cname: self.cname(),
             transport_cc: self.config.transport_cc,
         }
@@ -150,11 +131,9 @@ impl Shared {
             None if self.has_generated(name) => &self.generated_tracks,
             None => return Err(NegotiationError::new(404, "no stream has this name")),
         };
-        let number = negotiating.number;
-        let ours = negotiating.peer.local_transport();
-        let local = self.local_params(&ours, number);
-        let ssrcs = |track| self.ssrcs(number, track);
-        let answer = answers::answer_player(offer, tracks, ssrcs, &local.as_params());
+        let local = self.local_params(&negotiating);
+        let ssrcs = |track| self.ssrcs(negotiating.number, track);
+        let answer = answers::answer_player(offer, tracks, ssrcs, &local);
         let Some((answer, sent_tracks)) = answer else {
             let codecs: Vec<&str> = tracks.iter().map(|track| &track.codec.name[..]).collect();
             let why = format!(
@@ -178,10 +157,8 @@ impl Shared {
         name: &str,
         negotiating: NegotiatingPeer,
     ) -> Result<NegotiatedPeer, NegotiationError> {
-        let number = negotiating.number;
-        let ours = negotiating.peer.local_transport();
-        let local = self.local_params(&ours, number);
-        let Some((answer, taken)) = answers::answer_publisher(offer, &local.as_params()) else {
+        let local = self.local_params(&negotiating);
+        let Some((answer, taken)) = answers::answer_publisher(offer, &local) else {
             let why = "the offer sends no media that the server accepts";
             return Err(NegotiationError::new(406, why));
         };
@@ -197,7 +174,7 @@ impl Shared {
         // The lock keeps the slot from being taken by another PeerConnection.
         let mut registry = self.registry();
         let publication = Arc::new(Publication {
-            number,
+            number: negotiating.number,
             name: name.to_owned(),
             publisher_slot: registry.next_slot(),
             stream_index: index,
@@ -247,10 +224,9 @@ impl Shared {
         match removed {
             None => return false,
             Some(Removed::Pending(pending)) => self.release([pending]),
-            Some(Removed::Started(peer)) => cx.out.push_back(Output::Publish {
-                topic: peer_topic(peer.slot),
-                message: PeerMessage::Close.format_for(peer.number).into(),
-            }),
+            Some(Removed::Started(peer)) => {
+                PeerMessage::Close.publish(cx, peer_topic(peer.slot), peer.number)
+            }
         }
         true
     }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::sdp::{Codec, MediaKind};
 use kit::published_streams;
-use session::PacketHeader;
+use session::{Context, Output, PacketHeader};
 
 /// Track that players can receive.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,10 +87,16 @@ impl PeerMessage {
     ];
 
     /// Formats the message for a PeerConnection.
-    pub(super) fn format_for(self, number: u64) -> String {
+    fn format_for(self, number: u64) -> String {
         let mut all = PeerMessage::ALL.iter();
         let (_, name) = all.find(|(word, _)| *word == self).expect("all are there");
         format!("{name} {number}")
+    }
+
+    /// Publishes the message for a PeerConnection on a topic.
+    pub(super) fn publish(self, cx: &mut Context<'_>, topic: String, number: u64) {
+        let message = self.format_for(number).into();
+        cx.out.push_back(Output::Publish { topic, message });
     }
 
     /// Parses a message and the number of its PeerConnection.

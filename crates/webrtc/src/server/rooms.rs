@@ -9,6 +9,7 @@ use super::publication::Publication;
 use super::stream_sender::PlannedStream;
 use crate::sdp::TransportParameters;
 use crate::url::JanusId;
+use session::{Context, Output};
 
 /// Maximum number of rooms, and of participants per room. The latter is bounded because each join
 /// and each leave makes every participant read the room again.
@@ -16,7 +17,16 @@ const ROOMS_MAX: usize = 10_000;
 const PARTICIPANTS_MAX: usize = 1_000;
 
 /// Message on a room's topic that the room changed. Receivers read the room again.
-pub(super) const ROOM_CHANGED: &str = "changed";
+const ROOM_CHANGED: &str = "changed";
+
+/// Announces a change of the room with this topic, if there is one.
+pub(super) fn announce_change(cx: &mut Context<'_>, topic: Option<String>) {
+    let announcement = |topic| Output::Publish {
+        topic,
+        message: ROOM_CHANGED.into(),
+    };
+    cx.out.extend(topic.map(announcement));
+}
 
 /// Reason why a room cannot be created or joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::faults::Silence;
 use super::player::Player;
 use super::publication::{PeerMessage, Publication, peer_topic};
 use super::records::{DroppedCounts, ServedPeer};
-use super::rooms::ROOM_CHANGED;
+use super::rooms::announce_change;
 use super::stream_receiver::StreamReceiver;
 use super::stream_sender::PlannedStream;
 use super::{CHANNEL, Shared};
@@ -328,11 +328,7 @@ impl PeerSession {
             .registry()
             .remove_started(self.slot, self.number);
         self.shared.rooms().discard_pending(self.number);
-        let announcement = |topic| Output::Publish {
-            topic,
-            message: ROOM_CHANGED.into(),
-        };
-        cx.out.extend(self.room_topic.take().map(announcement));
+        announce_change(cx, self.room_topic.take());
         let record = std::mem::take(&mut self.record);
         cx.out.push_back(Output::Record(Record::new(record)));
         cx.out.push_back(Output::Ended(outcome));

@@ -10,7 +10,7 @@ use super::Shared;
 use super::answers::ReceivedTrack;
 use super::publication::{PeerMessage, Publication, StreamItem, stream_topic};
 use super::records::{ReceivedCounts, ServedPeer};
-use super::rooms::ROOM_CHANGED;
+use super::rooms::announce_change;
 use crate::extension;
 use crate::feedback::write_pli;
 use crate::peer::Peer;
@@ -18,8 +18,7 @@ use crate::sdp::MediaKind;
 use crate::srtp::RtpOpener;
 use crate::tracks::{KeyFrameRequest, PayloadFormat, Tracks};
 use kit::media::rtcp::{self, Packet};
-use kit::media::sdp::MediaKind as Carried;
-use session::{Arrival, Context, Datagram, Output, PacketHeader, Sink};
+use session::{Arrival, Context, Datagram, PacketHeader, Sink};
 
 /// Interval between receiver reports, and between searches for missing packets.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -70,11 +69,7 @@ impl StreamReceiver {
         tracks.enable_nack();
         let formats = taken.iter().map(|taken| PayloadFormat {
             payload_type: taken.payload_type,
-            kind: match taken.track.kind {
-                MediaKind::Audio => Carried::Audio,
-                MediaKind::Video => Carried::Video,
-                MediaKind::Application => Carried::Application,
-            },
+            kind: taken.track.kind,
             codec: None,
             clock_rate: taken.track.codec.clock_rate,
             is_rtx: false,
@@ -120,11 +115,7 @@ impl StreamReceiver {
     fn announce_in_room(&self, cx: &mut Context<'_>, is_active: bool) {
         let mut rooms = self.shared.rooms();
         let topic = rooms.set_media_active(&self.name, &self.publication, is_active);
-        let announcement = |topic| Output::Publish {
-            topic,
-            message: ROOM_CHANGED.into(),
-        };
-        cx.out.extend(topic.map(announcement));
+        announce_change(cx, topic);
     }
 
     /// Decrypts a packet, counts it and forwards it.
@@ -177,10 +168,8 @@ impl StreamReceiver {
     }
 
     fn notify_players(&self, cx: &mut Context<'_>, message: PeerMessage) {
-        cx.out.push_back(Output::Publish {
-            topic: stream_topic(self.publication.stream_index),
-            message: message.format_for(self.publication.number).into(),
-        });
+        let topic = stream_topic(self.publication.stream_index);
+        message.publish(cx, topic, self.publication.number);
     }
 
     /// Handles RTCP of the publisher.

@@ -230,12 +230,8 @@ impl StreamSender {
     /// Requests a key frame from the publisher. Generated media keeps its own key frame interval.
     pub(super) fn request_key_frame(&self, cx: &mut Context<'_>) {
         if let Some(publication) = &self.publication {
-            cx.out.push_back(Output::Publish {
-                topic: peer_topic(publication.publisher_slot),
-                message: PeerMessage::KeyFrameRequest
-                    .format_for(publication.number)
-                    .into(),
-            });
+            let topic = peer_topic(publication.publisher_slot);
+            PeerMessage::KeyFrameRequest.publish(cx, topic, publication.number);
         }
     }
 

@@ -633,11 +633,12 @@ fn key_frame_request_uses_feedback_enabled_on_both_sides() {
         (&both[2..], wanted(true, false), None),
         (&both[..1], wanted(true, true), None),
     ] {
-        assert_eq!(
-            KeyFrameRequest::negotiated(negotiated, wanted),
-            expected,
-            "{negotiated:?}"
-        );
+        let codec = Codec {
+            feedback: negotiated.to_vec(),
+            ..Codec::new(96, "H264", 90_000)
+        };
+        let chosen = KeyFrameRequest::negotiated(&codec, wanted);
+        assert_eq!(chosen, expected, "{negotiated:?}");
     }
 }
 

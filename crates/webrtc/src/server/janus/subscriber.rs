@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{JanusError, code, janus_error};
 use crate::sdp::{
     Codec, Direction, LocalSource, MediaKind, OfferConfig, OfferedMedia, SessionDescription,
-    TransportParameters,
+    TransportParameters, known,
 };
 use crate::server::Shared;
 use crate::server::answers::{offered_extensions, offered_feedback, sent_track_of};
@@ -19,7 +19,7 @@ use crate::server::rooms::PlayChange;
 use crate::server::session::{PendingPeer, Role};
 use crate::server::stream_sender::PlannedStream;
 use crate::url::JanusId;
-use session::{Context, Output};
+use session::Context;
 
 /// Maximum number of media sections.
 const SECTIONS_MAX: usize = 500;
@@ -277,9 +277,7 @@ impl Subscriber {
         let media = |(index, section): (usize, &Section)| {
             let mut codecs = vec![section.codec.clone()];
             if section.kind == MediaKind::Video {
-                let payload_type = section.codec.payload_type;
-                let rtx = Codec::new(payload_type + 1, "rtx", section.codec.clock_rate);
-                codecs.push(rtx.with_parameters(&format!("apt={payload_type}")));
+                codecs.push(known::rtx(&section.codec));
             }
             OfferedMedia {
                 kind: section.kind,
@@ -405,10 +403,7 @@ impl Subscriber {
 
     fn queue_changes(&self, cx: &mut Context<'_>, changes: Vec<PlayChange>) {
         self.shared.rooms().add_changes(self.number, changes);
-        cx.out.push_back(Output::Publish {
-            topic: peer_topic(self.slot),
-            message: PeerMessage::PlayChanges.format_for(self.number).into(),
-        });
+        PeerMessage::PlayChanges.publish(cx, peer_topic(self.slot), self.number);
     }
 }
 

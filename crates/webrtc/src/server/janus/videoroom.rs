@@ -6,13 +6,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::subscriber::Subscriber;
-use super::{
-    HandleUse, JanusConnection, JanusError, JoinedParticipant, Jsep, announce_change, code,
-    janus_error,
-};
+use super::{HandleUse, JanusConnection, JanusError, JoinedParticipant, Jsep, code, janus_error};
 use crate::server::add;
 use crate::server::publication::{Publication, Track};
-use crate::server::rooms::{Room, RoomError};
+use crate::server::rooms::{Room, RoomError, announce_change};
 use crate::url::JanusId;
 use session::{Context, Output};
 
@@ -75,31 +72,23 @@ impl JanusConnection {
             }
             _ => Err(janus_error(code::INVALID_REQUEST, "unknown request")),
         };
-        let plugin = |data| json!({"plugin": "janus.plugin.videoroom", "data": data});
-        match result {
-            Ok(Reply::Success(data)) => {
-                let answer = json!({"janus": "success", "sender": id, "plugindata": plugin(data)});
+        let reply = result.unwrap_or_else(|(code, why)| {
+            add(&self.shared.counters.refused, 1);
+            let data = json!({"videoroom": "event", "error_code": code, "error": why});
+            match request {
+                "create" | "destroy" => Reply::Success(data),
+                _ => Reply::Event(data, None),
+            }
+        });
+        match reply {
+            Reply::Success(data) => {
+                let data = json!({"plugin": "janus.plugin.videoroom", "data": data});
+                let answer = json!({"janus": "success", "sender": id, "plugindata": data});
                 self.answer(cx, message, answer);
             }
-            Ok(Reply::Event(data, sdp)) => {
+            Reply::Event(data, sdp) => {
                 self.answer(cx, message, json!({"janus": "ack"}));
                 self.event(cx, id, message, data, sdp);
-            }
-            Err((code, why)) => {
-                add(&self.shared.counters.refused, 1);
-                let data = json!({"videoroom": "event", "error_code": code, "error": why});
-                match request {
-                    "create" | "destroy" => {
-                        let plugin = plugin(data);
-                        let answer =
-                            json!({"janus": "success", "sender": id, "plugindata": plugin});
-                        self.answer(cx, message, answer);
-                    }
-                    _ => {
-                        self.answer(cx, message, json!({"janus": "ack"}));
-                        self.event(cx, id, message, data, None);
-                    }
-                }
             }
         }
     }
@@ -231,15 +220,10 @@ impl JanusConnection {
 
     fn unpublish(&mut self, cx: &mut Context<'_>, id: u64) -> Result<Reply, JanusError> {
         let shared = self.shared.clone();
-        let participant = self.participant(id)?;
-        let peer_id = participant.peer_id.take();
-        let peer_id = peer_id
-            .ok_or_else(|| janus_error(code::NOT_PUBLISHED, "the handle publishes no stream"))?;
-        let topic = shared
-            .rooms()
-            .stop_publishing(&participant.room, participant.number);
-        announce_change(cx, topic);
-        shared.end_peer(cx, &peer_id);
+        if !self.participant(id)?.unpublish(cx, &shared) {
+            let why = "the handle publishes no stream";
+            return Err(janus_error(code::NOT_PUBLISHED, why));
+        }
         let data = json!({"videoroom": "event", "unpublished": "ok"});
         Ok(Reply::Event(data, None))
     }

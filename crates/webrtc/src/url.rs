@@ -150,10 +150,7 @@ impl Url {
             false => websocket::parse_url(text),
         };
         let whole = parse(inner).map_err(|error| error.why.error_for(url))?;
-        let (path, query) = match whole.target().split_once('?') {
-            Some((path, query)) => (path, Some(query)),
-            None => (whole.target(), None),
-        };
+        let (path, query) = split_query(&whole);
         // Requests go below that path, and a path that begins with `//` would name another host.
         if long_poll && path.contains("//") {
             return Err(other(
@@ -213,11 +210,6 @@ impl Url {
         })
     }
 
-    /// Returns `true` if clients publish to this URL and receive nothing.
-    pub fn is_publish_only(&self) -> bool {
-        self.resource == Resource::Whip
-    }
-
     /// Returns `true` for a room, in which many clients publish.
     pub fn is_room(&self) -> bool {
         matches!(self.resource, Resource::Room(_) | Resource::LiveKit(_))
@@ -266,10 +258,7 @@ impl Url {
 
     /// Returns the segments of the path except `whip` and `whep`, and the query.
     fn path_and_query(&self) -> (Vec<&str>, Option<&str>) {
-        let (path, query) = match self.endpoint.target().split_once('?') {
-            Some((path, query)) => (path, Some(query)),
-            None => (self.endpoint.target(), None),
-        };
+        let (path, query) = split_query(&self.endpoint);
         let named = |part: &&str| !part.is_empty() && !matches!(*part, "whip" | "whep");
         (path.split('/').filter(named).collect(), query)
     }
@@ -279,30 +268,28 @@ impl fmt::Display for Url {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secure = if self.endpoint.is_secure() { "s" } else { "" };
         let (authority, target) = (self.endpoint.authority(), self.endpoint.target());
-        let below = if self.long_poll { "http" } else { "ws" };
+        let path = target.trim_end_matches('/');
+        let janus = if self.long_poll {
+            "janus+http"
+        } else {
+            "janus+ws"
+        };
         match &self.resource {
             Resource::Whep => write!(out, "whep+http{secure}://{authority}{target}"),
             Resource::Whip => write!(out, "whip+http{secure}://{authority}{target}"),
-            Resource::Room(id) => {
-                let path = target.trim_end_matches('/');
-                write!(
-                    out,
-                    "janus+{below}{secure}://{authority}{path}/videoroom/{id}"
-                )
-            }
+            Resource::Room(id) => write!(out, "{janus}{secure}://{authority}{path}/videoroom/{id}"),
             Resource::Mountpoint(id) => {
-                let path = target.trim_end_matches('/');
-                write!(
-                    out,
-                    "janus+{below}{secure}://{authority}{path}/streaming/{id}"
-                )
+                write!(out, "{janus}{secure}://{authority}{path}/streaming/{id}")
             }
-            Resource::LiveKit(room) => {
-                let path = target.trim_end_matches('/');
-                write!(out, "livekit+ws{secure}://{authority}{path}/{room}")
-            }
+            Resource::LiveKit(room) => write!(out, "livekit+ws{secure}://{authority}{path}/{room}"),
         }
     }
+}
+
+/// Returns path and query of a URL.
+fn split_query(url: &http1::Url) -> (&str, Option<&str>) {
+    let split = url.target().split_once('?');
+    split.map_or((url.target(), None), |(path, query)| (path, Some(query)))
 }
 
 /// Returns scheme and authority of a URL. Adds the port if the URL has none and its scheme is not
@@ -339,7 +326,8 @@ mod tests {
         );
         assert_eq!(url.to_string(), "whep+http://Host:8889/live/one/whep?x=1");
         let publisher = parse("WHIP+https://host/live/one/whip");
-        assert!(publisher.is_publish_only() && publisher.endpoint.is_secure());
+        assert_eq!(publisher.resource, Resource::Whip);
+        assert!(publisher.endpoint.is_secure());
         assert_eq!(publisher.endpoint.port(), 443);
     }
 

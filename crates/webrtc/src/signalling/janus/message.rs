@@ -38,14 +38,6 @@ pub enum MessageContent {
         /// Session description that comes with it.
         jsep: Option<Jsep>,
     },
-    /// The PeerConnection is connected, as Janus sees it.
-    WebrtcUp,
-    /// Janus receives our media, or no longer receives it.
-    Media {
-        receiving: bool,
-        /// `audio` or `video`.
-        kind: String,
-    },
     /// Many packets were lost recently.
     SlowLink {
         /// True for packets that Janus sends, as seen from Janus (`slow_link` in its plugin.h).
@@ -58,14 +50,12 @@ pub enum MessageContent {
         /// Reason given by Janus.
         reason: String,
     },
-    /// The handle was detached.
-    Detached,
     /// The session timed out, because Janus received nothing.
     Timeout,
     /// Candidate of Janus, or `None` after the last one.
     Trickle(Option<String>),
-    /// Another kind of message, by its name.
-    Other(String),
+    /// Another kind of message, such as `webrtcup`, `media` or `detached`.
+    Other,
 }
 
 /// Session description of one side.
@@ -116,11 +106,6 @@ impl JanusMessage {
                 jsep: Jsep::take_from(&mut value["jsep"])?,
                 data: plugin_data(&mut value),
             },
-            "webrtcup" => MessageContent::WebrtcUp,
-            "media" => MessageContent::Media {
-                receiving: value["receiving"].as_bool().unwrap_or(false),
-                kind: text(&value, "type"),
-            },
             "slowlink" => MessageContent::SlowLink {
                 uplink: value["uplink"].as_bool().unwrap_or(false),
                 lost: number(&value, "lost").unwrap_or(0),
@@ -128,13 +113,12 @@ impl JanusMessage {
             "hangup" => MessageContent::HangUp {
                 reason: text(&value, "reason"),
             },
-            "detached" => MessageContent::Detached,
             "timeout" => MessageContent::Timeout,
             "trickle" => {
                 let candidate = &value["candidate"]["candidate"];
                 MessageContent::Trickle(candidate.as_str().map(str::to_owned))
             }
-            other => MessageContent::Other(other.chars().take(40).collect()),
+            _ => MessageContent::Other,
         };
         let transaction = value["transaction"].as_str();
         Ok(JanusMessage {

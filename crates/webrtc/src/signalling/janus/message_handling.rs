@@ -122,12 +122,7 @@ impl Janus {
                     });
                 }
             }
-            MessageContent::Ack
-            | MessageContent::WebrtcUp
-            | MessageContent::Media { .. }
-            | MessageContent::Detached
-            | MessageContent::Trickle(None)
-            | MessageContent::Other(_) => {}
+            MessageContent::Ack | MessageContent::Trickle(None) | MessageContent::Other => {}
         }
     }
 

@@ -12,10 +12,10 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use measure::{Recorder, Time};
+use measure::{HistogramId, Recorder, Time};
 
 use super::failure::Failure;
-use kit::http1::AdditionalFields;
+use kit::http1::{AdditionalFields, Url};
 use session::CloseReason;
 
 /// Maximum length of a description, in bytes. That of a room with hundreds of streams is shorter.
@@ -32,6 +32,17 @@ pub struct SignallingTarget {
     pub port: u16,
     /// True for TLS.
     pub secure: bool,
+}
+
+impl SignallingTarget {
+    /// Returns the server of a URL.
+    fn of(url: &Url) -> SignallingTarget {
+        SignallingTarget {
+            host: url.host().to_owned(),
+            port: url.port(),
+            secure: url.is_secure(),
+        }
+    }
 }
 
 /// Number that a signalling gives to a PeerConnection. Each number is used once.
@@ -134,6 +145,24 @@ impl SignallingContext<'_> {
             detail: detail.into(),
         });
     }
+
+    /// Adds an event to the run's list of events.
+    fn note(&mut self, kind: &'static str, text: String) {
+        self.push(SignallingAction::Note { kind, text });
+    }
+
+    /// Records the delay since a time.
+    fn record_delay(&mut self, histogram: HistogramId, since: Time) {
+        let delay = self.now.since(since);
+        self.recorder.record(histogram, delay.as_nanos() as u64);
+    }
+
+    /// Closes the connections, if `has_connection` says that there is one, and clears it.
+    fn disconnect(&mut self, has_connection: &mut bool) {
+        if std::mem::take(has_connection) {
+            self.push(SignallingAction::Disconnect);
+        }
+    }
 }
 
 /// Signalling of one client.
@@ -168,9 +197,6 @@ pub trait Signalling: Debug {
 
     /// Handles our description of a PeerConnection, which the signalling has requested.
     fn local_description(&mut self, scope: &mut SignallingContext<'_>, peer: PeerNumber, sdp: &str);
-
-    /// Handles a connected PeerConnection: media can flow.
-    fn peer_connected(&mut self, scope: &mut SignallingContext<'_>, peer: PeerNumber);
 
     /// Time at which [`Signalling::handle_due`] is to be called.
     fn deadline(&self) -> Option<Time>;

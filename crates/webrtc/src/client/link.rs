@@ -592,8 +592,6 @@ impl Client {
                 LinkEvent::Connected => {
                     let no_media_at = receives.then_some(cx.now + self.setup.config.no_media.0);
                     self.checks.next_at = self.checks.next_at.or(no_media_at);
-                    self.signalling
-                        .call(cx, |own, scope| own.peer_connected(scope, number));
                 }
                 LinkEvent::MediaBegan(at) => {
                     self.checks.next_at = Some(at + self.setup.config.silence.0);

@@ -16,11 +16,13 @@ mod shared_subscription;
 mod streaming;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::time::Duration;
 
 use measure::Time;
 use serde_json::{Value, json};
 
+use super::websocket::{SocketEvent, WebsocketClient};
 use super::{
     CommonSettings, FeedStream, PeerNumber, Signalling, SignallingAction, SignallingContext,
     SignallingTarget, closed_failure,
@@ -29,7 +31,7 @@ use crate::failure::Failure;
 use crate::metrics as m;
 use crate::url::{JanusId, Resource};
 use kit::http1::Url;
-use kit::websocket::{self, ClientHandshake, Limits, Reassembler, Received};
+use kit::websocket::{self, Limits};
 use session::CloseReason;
 
 use long_poll::{HttpChannel, LongPoll};
@@ -152,15 +154,13 @@ pub struct Janus {
     /// URL in failure details, without user name and password.
     shown_url: String,
     phase: Phase,
-    upgrade: Option<ClientHandshake>,
-    assembly: Reassembler,
+    /// Unused with HTTP.
+    socket: WebsocketClient,
     handles: Vec<Handle>,
     /// Unanswered requests, by their numbers.
     pending: BTreeMap<u64, PendingRequest>,
     /// Number of the last request.
     last_transaction: u64,
-    /// Number of WebSocket masks drawn so far.
-    masks: u64,
     /// Time of the next keep-alive.
     keepalive_at: Time,
     /// Start of the current step of the connection.
@@ -182,18 +182,17 @@ impl Janus {
     /// Creates a session at this URL of a WebSocket or of the HTTP API.
     pub fn new(settings: Settings, url: Url) -> Janus {
         let (long_poll, last_n) = (settings.long_poll, settings.last_n);
+        let socket = WebsocketClient::new(LIMITS.keep_max, settings.common.seed);
         Janus {
             shown_url: url_without_credentials(&url, long_poll),
             long_poll: long_poll.then(|| LongPoll::new(url.clone(), &settings)),
             settings,
             api_url: url,
             phase: Phase::Idle,
-            upgrade: None,
-            assembly: Reassembler::default(),
+            socket,
             handles: Vec::new(),
             pending: BTreeMap::new(),
             last_transaction: 0,
-            masks: 0,
             keepalive_at: Time::NEVER,
             step_started_at: Time::ZERO,
             room: RoomState::new(last_n),
@@ -204,46 +203,33 @@ impl Janus {
         }
     }
 
-    fn target(&self) -> SignallingTarget {
-        SignallingTarget {
-            host: self.api_url.host().to_owned(),
-            port: self.api_url.port(),
-            secure: self.api_url.is_secure(),
-        }
-    }
-
-    fn fail(
-        &mut self,
-        scope: &mut SignallingContext<'_>,
-        mut failure: Failure,
-        mut detail: String,
-    ) {
+    fn fail(&mut self, scope: &mut SignallingContext<'_>, failure: Failure, what: impl Display) {
         if self.phase == Phase::Ended {
             return;
         }
-        if let Some(known) = self.missing_mountpoint.take() {
+        let (failure, what) = match self.missing_mountpoint.take() {
             // The mount point is missing, even if the list of mount points fails.
-            (failure, detail) = (Failure::NotFound, format!("{known} ({})", self.shown_url));
-        }
+            Some(known) => (Failure::NotFound, known),
+            None => (failure, what.to_string()),
+        };
         self.phase = Phase::Ended;
-        if std::mem::take(&mut self.has_connection) {
-            scope.push(SignallingAction::Disconnect);
-        }
-        scope.fail(failure, detail);
+        scope.disconnect(&mut self.has_connection);
+        scope.fail(failure, format!("{what} ({})", self.shown_url));
     }
 
     fn finish(&mut self, scope: &mut SignallingContext<'_>) {
         if self.phase == Phase::Ended {
             return;
         }
-        if self.has_connection {
-            if self.long_poll.is_none() {
-                let code = websocket::NORMAL.to_be_bytes();
-                self.frame(scope, websocket::CLOSE, &code);
-            }
-            scope.push(SignallingAction::Disconnect);
-            self.has_connection = false;
+        if self.has_connection && self.long_poll.is_none() {
+            let code = websocket::NORMAL.to_be_bytes();
+            self.socket.send(scope, websocket::CLOSE, &code);
         }
+        self.end(scope);
+    }
+
+    fn end(&mut self, scope: &mut SignallingContext<'_>) {
+        scope.disconnect(&mut self.has_connection);
         self.phase = Phase::Ended;
         scope.push(SignallingAction::Left);
     }
@@ -254,7 +240,8 @@ impl Signalling for Janus {
         self.phase = Phase::Connecting;
         self.step_started_at = scope.now;
         self.has_connection = true;
-        scope.push(SignallingAction::Connect(self.target()));
+        let target = SignallingTarget::of(&self.api_url);
+        scope.push(SignallingAction::Connect(target));
     }
 
     fn set_fed_streams(&mut self, media: Vec<FeedStream>) {
@@ -273,12 +260,10 @@ impl Signalling for Janus {
         let common = &self.settings.common;
         let mut headers = vec![("User-Agent", common.user_agent.as_str())];
         headers.extend(common.headers.of_request(true));
-        let (upgrade, request) =
-            ClientHandshake::begin_with(&self.api_url, &[SUBPROTOCOL], &headers, common.seed);
-        self.upgrade = Some(upgrade);
+        self.socket
+            .send_upgrade(scope, &self.api_url, &[SUBPROTOCOL], &headers);
         self.phase = Phase::Upgrading;
         self.step_started_at = scope.now;
-        scope.push(SignallingAction::Send(request));
     }
 
     fn second_connected(&mut self, scope: &mut SignallingContext<'_>) {
@@ -298,61 +283,31 @@ impl Signalling for Janus {
             return self.http_bytes(scope, HttpChannel::Requests, bytes);
         }
         if self.phase == Phase::Upgrading {
-            let Some(upgrade) = &mut self.upgrade else {
-                return;
-            };
-            match upgrade.read_response(&mut bytes) {
+            match self.socket.handle_upgrade(&mut bytes) {
                 Ok(true) => {}
                 Ok(false) => return,
-                Err(why) => {
-                    let detail = format!("{why} ({})", self.shown_url);
-                    return self.fail(scope, Failure::WebsocketRefused, detail);
-                }
+                Err((_, why)) => return self.fail(scope, Failure::WebsocketRefused, why),
             }
-            self.upgrade = None;
-            let waited = scope.now.since(self.step_started_at);
-            scope
-                .recorder
-                .record(m::WEBSOCKET_DELAY, waited.as_nanos() as u64);
+            scope.record_delay(m::WEBSOCKET_DELAY, self.step_started_at);
             self.phase = Phase::Creating;
             self.send_request(scope, RequestKind::Create, "create", json!({}));
         }
-        let mut assembly = std::mem::take(&mut self.assembly);
-        while !matches!(self.phase, Phase::Ended) {
-            match assembly.next(false, &LIMITS, &mut bytes) {
+        while self.phase != Phase::Ended {
+            match self.socket.next(scope, &mut bytes) {
                 Ok(None) => break,
-                Ok(Some(Received::Message(frame))) => {
-                    match JanusMessage::parse(frame.body.unwrap_or_default()) {
-                        Ok(message) => self.message(scope, message),
-                        Err(why) => {
-                            let detail = format!("{why} ({})", self.shown_url);
-                            self.fail(scope, Failure::MalformedJson, detail);
-                        }
-                    }
+                Ok(Some(SocketEvent::Message(body))) => match JanusMessage::parse(&body) {
+                    Ok(message) => self.message(scope, message),
+                    Err(why) => self.fail(scope, Failure::MalformedJson, why),
+                },
+                Ok(Some(SocketEvent::Close(_))) if self.phase == Phase::Leaving => {
+                    self.finish(scope)
                 }
-                Ok(Some(Received::Ping(payload))) => {
-                    let payload = payload.to_vec();
-                    self.frame(scope, websocket::PONG, &payload);
+                Ok(Some(SocketEvent::Close(what))) => {
+                    self.fail(scope, Failure::SignallingClosed, what);
                 }
-                Ok(Some(Received::Close(code))) => {
-                    if self.phase == Phase::Leaving {
-                        self.finish(scope);
-                    } else {
-                        let code = code.map_or("none".to_owned(), |code| code.to_string());
-                        let detail = format!(
-                            "the server closed the WebSocket with code {code} ({})",
-                            self.shown_url
-                        );
-                        self.fail(scope, Failure::SignallingClosed, detail);
-                    }
-                }
-                Err(malformed) => {
-                    let detail = format!("{malformed} ({})", self.shown_url);
-                    self.fail(scope, Failure::MalformedMessage, detail);
-                }
+                Err(malformed) => self.fail(scope, Failure::MalformedMessage, malformed),
             }
         }
-        self.assembly = assembly;
     }
 
     fn closed(&mut self, scope: &mut SignallingContext<'_>, how: CloseReason) {
@@ -364,8 +319,7 @@ impl Signalling for Janus {
             return self.finish(scope);
         }
         let (failure, what) = closed_failure(how);
-        let detail = format!("{what} ({})", self.shown_url);
-        self.fail(scope, failure, detail);
+        self.fail(scope, failure, what);
     }
 
     fn local_description(
@@ -390,8 +344,6 @@ impl Signalling for Janus {
             _ => self.send_plugin_request(scope, handle, "start", json!({}), jsep),
         }
     }
-
-    fn peer_connected(&mut self, _scope: &mut SignallingContext<'_>, _peer: PeerNumber) {}
 
     fn deadline(&self) -> Option<Time> {
         let timeout = self.settings.common.request_timeout;
@@ -425,20 +377,18 @@ impl Signalling for Janus {
             if self.phase == Phase::Leaving {
                 return self.finish(scope);
             }
-            let detail = format!(
-                "no answer to `{what}` within {:.3} s ({})",
-                timeout.as_secs_f64(),
-                self.shown_url
+            let what = format!(
+                "no answer to `{what}` within {:.3} s",
+                timeout.as_secs_f64()
             );
-            return self.fail(scope, Failure::RequestTimeout, detail);
+            return self.fail(scope, Failure::RequestTimeout, what);
         }
         let poll = self
             .long_poll
             .as_ref()
             .and_then(|own| own.poll_deadline(timeout));
         if poll.is_some_and(|due| due <= scope.now) {
-            let detail = format!("no answer to the long poll ({})", self.shown_url);
-            return self.fail(scope, Failure::RequestTimeout, detail);
+            return self.fail(scope, Failure::RequestTimeout, "no answer to the long poll");
         }
         if matches!(self.phase, Phase::Session(_)) && scope.now >= self.keepalive_at {
             self.keepalive_at = scope.now + KEEPALIVE_INTERVAL;
@@ -455,13 +405,7 @@ impl Signalling for Janus {
                 self.phase = Phase::Leaving;
             }
             Phase::Leaving | Phase::Ended => {}
-            _ => {
-                if std::mem::take(&mut self.has_connection) {
-                    scope.push(SignallingAction::Disconnect);
-                }
-                self.phase = Phase::Ended;
-                scope.push(SignallingAction::Left);
-            }
+            _ => self.end(scope),
         }
     }
 

@@ -12,6 +12,7 @@ mod tracks;
 
 pub use tracks::{LAYER_RIDS, SentLayer};
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use measure::Time;
@@ -195,7 +196,7 @@ impl LiveKit {
             .send(scope, websocket::BINARY, &message.encode_to_vec());
     }
 
-    fn fail(&mut self, scope: &mut SignallingContext<'_>, failure: Failure, what: &str) {
+    fn fail(&mut self, scope: &mut SignallingContext<'_>, failure: Failure, what: impl Display) {
         if self.phase == Phase::Ended {
             return;
         }
@@ -206,9 +207,7 @@ impl LiveKit {
             self.send(scope, request);
         }
         self.phase = Phase::Ended;
-        if std::mem::take(&mut self.has_connection) {
-            scope.push(SignallingAction::Disconnect);
-        }
+        scope.disconnect(&mut self.has_connection);
         scope.fail(failure, format!("{what} ({})", self.shown_url));
     }
 
@@ -217,9 +216,7 @@ impl LiveKit {
             return;
         }
         self.phase = Phase::Ended;
-        if std::mem::take(&mut self.has_connection) {
-            scope.push(SignallingAction::Disconnect);
-        }
+        scope.disconnect(&mut self.has_connection);
         scope.push(SignallingAction::Left);
     }
 
@@ -234,14 +231,11 @@ impl LiveKit {
                     scope.recorder.add(m::RESPONSES, 1);
                     scope.recorder.add(m::REFUSALS, 1);
                 }
-                self.fail(scope, failure, &why);
+                self.fail(scope, failure, why);
                 return false;
             }
         }
-        let waited = scope.now.since(self.step_started_at);
-        scope
-            .recorder
-            .record(m::WEBSOCKET_DELAY, waited.as_nanos() as u64);
+        scope.record_delay(m::WEBSOCKET_DELAY, self.step_started_at);
         self.phase = Phase::Joining;
         true
     }
@@ -271,7 +265,7 @@ impl LiveKit {
                     _ => Failure::OtherRefusal,
                 };
                 let words = shortened(&answer.message);
-                self.fail(scope, failure, &format!("{name}: {words}"));
+                self.fail(scope, failure, format!("{name}: {words}"));
             }
             // All other messages are for clients in the room.
             _ if self.phase != Phase::InRoom => {}
@@ -293,21 +287,20 @@ impl LiveKit {
             Response::StreamState(update) => {
                 let mut states = update.states.iter();
                 if states.any(|own| own.state == StreamState::Paused as i32) {
-                    let kind = "stream_paused";
                     let text = format!("the server paused streams ({})", self.shown_url);
-                    scope.push(SignallingAction::Note { kind, text });
+                    scope.note("stream_paused", text);
                 }
             }
             Response::TrackUnpublished(track) => {
-                let what = format!("unpublished track {}", shortened(&track.track_sid));
-                self.fail(scope, Failure::HungUp, &format!("the server {what}"));
+                let track = shortened(&track.track_sid);
+                let what = format!("the server unpublished track {track}");
+                self.fail(scope, Failure::HungUp, what);
             }
             Response::Mute(track) => {
                 let what = if track.muted { "mutes" } else { "unmutes" };
                 let track = shortened(&track.sid);
                 let text = format!("the server {what} track {track} ({})", self.shown_url);
-                let kind = "track_muted";
-                scope.push(SignallingAction::Note { kind, text });
+                scope.note("track_muted", text);
             }
             Response::SubscriptionFailed(failed) => {
                 let error = SubscriptionError::try_from(failed.error);
@@ -325,10 +318,7 @@ impl LiveKit {
 
     fn joined(&mut self, scope: &mut SignallingContext<'_>, joined: message::JoinResponse) {
         scope.recorder.add(m::RESPONSES, 1);
-        let waited = scope.now.since(self.step_started_at);
-        scope
-            .recorder
-            .record(m::JOIN_DELAY, waited.as_nanos() as u64);
+        scope.record_delay(m::JOIN_DELAY, self.step_started_at);
         self.phase = Phase::InRoom;
         self.server_version = shortened(&joined.server_version);
         let permission = joined.participant.as_ref().and_then(|own| own.permission);
@@ -381,26 +371,19 @@ impl LiveKit {
                 self.server_version
             );
         }
-        self.fail(scope, failure, &what);
+        self.fail(scope, failure, what);
     }
 
     /// Handles an offer of the server.
     fn handle_offer(&mut self, scope: &mut SignallingContext<'_>, offer: SessionDescription) {
         if let Some(since) = self.offer_awaited_since.take() {
-            let waited = scope.now.since(since);
-            scope
-                .recorder
-                .record(m::OFFER_DELAY, waited.as_nanos() as u64);
+            scope.record_delay(m::OFFER_DELAY, since);
         }
-        let SessionDescription { sdp, id, .. } = offer;
-        if sdp.len() > SDP_BYTES_MAX {
-            let what = format!("a session description of {} bytes", sdp.len());
-            return self.fail(scope, Failure::SdpTooLong, &what);
-        }
-        self.offer_id = id;
-        scope.push(SignallingAction::AnswerOffer {
-            peer: SUBSCRIBER,
-            offer: sdp,
+        self.offer_id = offer.id;
+        let peer = SUBSCRIBER;
+        self.pass_on(scope, offer.sdp, |offer| SignallingAction::AnswerOffer {
+            peer,
+            offer,
         });
     }
 
@@ -410,19 +393,26 @@ impl LiveKit {
             return;
         };
         scope.recorder.add(m::RESPONSES, 1);
-        let waited = scope.now.since(since);
-        scope
-            .recorder
-            .record(m::ANSWER_DELAY, waited.as_nanos() as u64);
-        let sdp = answer.sdp;
+        scope.record_delay(m::ANSWER_DELAY, since);
+        let peer = PUBLISHER;
+        self.pass_on(scope, answer.sdp, |answer| SignallingAction::RemoteAnswer {
+            peer,
+            answer,
+        });
+    }
+
+    /// Passes a description on, unless it is too long.
+    fn pass_on(
+        &mut self,
+        scope: &mut SignallingContext<'_>,
+        sdp: String,
+        action: impl FnOnce(String) -> SignallingAction,
+    ) {
         if sdp.len() > SDP_BYTES_MAX {
             let what = format!("a session description of {} bytes", sdp.len());
-            return self.fail(scope, Failure::SdpTooLong, &what);
+            return self.fail(scope, Failure::SdpTooLong, what);
         }
-        scope.push(SignallingAction::RemoteAnswer {
-            peer: PUBLISHER,
-            answer: sdp,
-        });
+        scope.push(action(sdp));
     }
 
     /// Sends one of our descriptions, followed by its candidates if they trickle.
@@ -487,11 +477,8 @@ impl Signalling for LiveKit {
         self.phase = Phase::Connecting;
         self.step_started_at = scope.now;
         self.has_connection = true;
-        scope.push(SignallingAction::Connect(SignallingTarget {
-            host: self.server_url.host().to_owned(),
-            port: self.server_url.port(),
-            secure: self.server_url.is_secure(),
-        }));
+        let target = SignallingTarget::of(&self.server_url);
+        scope.push(SignallingAction::Connect(target));
     }
 
     fn set_wall_clock(&mut self, wall_clock: Duration) {
@@ -520,7 +507,7 @@ impl Signalling for LiveKit {
             ("Authorization", &authorization),
         ];
         headers.extend(common.headers.of_request(true));
-        self.socket.send_upgrade(scope, &url, &headers);
+        self.socket.send_upgrade(scope, &url, &[], &headers);
     }
 
     fn bytes(&mut self, scope: &mut SignallingContext<'_>, mut bytes: &[u8]) {
@@ -536,19 +523,15 @@ impl Signalling for LiveKit {
                     }) => self.message(scope, message),
                     // A kind of message that is not used here.
                     Ok(SignalResponse { message: None }) => {}
-                    Err(why) => self.fail(scope, Failure::MalformedMessage, &why.to_string()),
+                    Err(why) => self.fail(scope, Failure::MalformedMessage, why),
                 },
                 Ok(Some(SocketEvent::Close(_))) if self.phase == Phase::Leaving => {
                     self.finish(scope)
                 }
-                Ok(Some(SocketEvent::Close(code))) => {
-                    let code = code.map_or("none".to_owned(), |code| code.to_string());
-                    let what = format!("the server closed the WebSocket with code {code}");
-                    self.fail(scope, Failure::SignallingClosed, &what);
+                Ok(Some(SocketEvent::Close(what))) => {
+                    self.fail(scope, Failure::SignallingClosed, what);
                 }
-                Err(malformed) => {
-                    self.fail(scope, Failure::MalformedMessage, &malformed.to_string());
-                }
+                Err(malformed) => self.fail(scope, Failure::MalformedMessage, malformed),
             }
         }
     }
@@ -559,7 +542,7 @@ impl Signalling for LiveKit {
             return self.finish(scope);
         }
         let (failure, what) = super::closed_failure(how);
-        self.fail(scope, failure, &what);
+        self.fail(scope, failure, what);
     }
 
     fn local_description(
@@ -584,8 +567,6 @@ impl Signalling for LiveKit {
         );
     }
 
-    fn peer_connected(&mut self, _scope: &mut SignallingContext<'_>, _peer: PeerNumber) {}
-
     fn deadline(&self) -> Option<Time> {
         let timeout = self.settings.common.request_timeout;
         let answer = self.oldest_awaited().map(|(_, since)| since + timeout);
@@ -603,7 +584,7 @@ impl Signalling for LiveKit {
                 return self.finish(scope);
             }
             let what = format!("waited for {what} for {:.3} s", timeout.as_secs_f64());
-            return self.fail(scope, Failure::RequestTimeout, &what);
+            return self.fail(scope, Failure::RequestTimeout, what);
         }
         if let Some(interval) = self.ping_interval
             && self.phase == Phase::InRoom

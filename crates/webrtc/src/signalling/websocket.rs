@@ -21,8 +21,8 @@ pub(super) struct WebsocketClient {
 #[derive(Debug)]
 pub(super) enum SocketEvent {
     Message(Vec<u8>),
-    /// Close with its code (RFC 6455, 5.5.1).
-    Close(Option<u16>),
+    /// Close, with a text that names its code (RFC 6455, 5.5.1).
+    Close(String),
 }
 
 impl WebsocketClient {
@@ -41,14 +41,15 @@ impl WebsocketClient {
         }
     }
 
-    /// Sends the request for a WebSocket at `url`, with these header fields.
+    /// Sends the request for a WebSocket at `url`, with these subprotocols and header fields.
     pub(super) fn send_upgrade(
         &mut self,
         scope: &mut SignallingContext<'_>,
         url: &Url,
+        protocols: &[&str],
         headers: &[(&str, &str)],
     ) {
-        let (upgrade, request) = ClientHandshake::begin_with(url, &[], headers, self.seed);
+        let (upgrade, request) = ClientHandshake::begin_with(url, protocols, headers, self.seed);
         self.upgrade = Some(upgrade);
         scope.push(SignallingAction::Send(request));
     }
@@ -91,7 +92,11 @@ impl WebsocketClient {
                     let body = frame.body.unwrap_or_default().to_vec();
                     return Ok(Some(SocketEvent::Message(body)));
                 }
-                Some(Received::Close(code)) => return Ok(Some(SocketEvent::Close(code))),
+                Some(Received::Close(code)) => {
+                    let code = code.map_or("none".to_owned(), |code| code.to_string());
+                    let what = format!("the server closed the WebSocket with code {code}");
+                    return Ok(Some(SocketEvent::Close(what)));
+                }
                 Some(Received::Ping(payload)) => {
                     let payload = payload.to_vec();
                     self.send(scope, websocket::PONG, &payload);

@@ -11,7 +11,7 @@ use measure::Time;
 
 use super::{
     CommonSettings, Direction, PeerNumber, SDP_MAX, Signalling, SignallingAction,
-    SignallingContext, SignallingTarget,
+    SignallingContext, SignallingTarget, closed_failure, split_candidates,
 };
 use crate::failure::Failure;
 use crate::metrics as m;
@@ -118,16 +118,16 @@ impl Whip {
         }
     }
 
+    /// Returns the URL of a request: the session's, once there is one, except for an offer.
+    fn url_of(&self, request: Request) -> &Url {
+        let session = self.session_url.as_ref();
+        session
+            .filter(|_| request != Request::Post)
+            .unwrap_or(&self.url)
+    }
+
     fn connect(&mut self, scope: &mut SignallingContext<'_>, request: Request) {
-        let url = match (&self.session_url, request) {
-            (Some(resource), Request::Patch | Request::Delete) => resource,
-            _ => &self.url,
-        };
-        let target = SignallingTarget {
-            host: url.host().to_owned(),
-            port: url.port(),
-            secure: url.is_secure(),
-        };
+        let target = SignallingTarget::of(self.url_of(request));
         self.phase = Phase::Connecting(request);
         self.has_connection = true;
         self.asked_at = scope.now;
@@ -141,20 +141,11 @@ impl Whip {
         resource.is_none_or(|resource| origin(resource) == origin(&self.url))
     }
 
-    fn hang_up(&mut self, scope: &mut SignallingContext<'_>) {
-        if std::mem::take(&mut self.has_connection) {
-            scope.push(SignallingAction::Disconnect);
-        }
-    }
-
     fn send_request(&mut self, scope: &mut SignallingContext<'_>, request: Request) {
-        let url = match (&self.session_url, request) {
-            (Some(resource), Request::Patch | Request::Delete) => resource,
-            _ => &self.url,
-        };
+        let url = self.url_of(request);
         let (kind, body) = match request {
             Request::Post if self.settings.trickle => {
-                ("application/sdp", without_candidates(&self.offer))
+                ("application/sdp", split_candidates(&self.offer).0)
             }
             Request::Post => ("application/sdp", self.offer.clone()),
             Request::Patch => (
@@ -253,7 +244,7 @@ impl Whip {
             let detail = format!("{status} to {} after {MAX_REDIRECTS} redirects", self.url);
             return self.fail(scope, Failure::TooManyRedirects, detail);
         }
-        self.hang_up(scope);
+        scope.disconnect(&mut self.has_connection);
         self.connect(scope, Request::Post);
     }
 
@@ -270,18 +261,14 @@ impl Whip {
             }
             (Request::Patch, status) => {
                 if status >= 300 {
-                    let text = self.describe_refusal(&head);
-                    let kind = "candidates_refused";
-                    scope.push(SignallingAction::Note { kind, text });
+                    scope.note("candidates_refused", self.describe_refusal(&head));
                 }
                 self.candidates(scope);
                 self.established(scope);
             }
             (Request::Delete, status) => {
                 if status >= 300 && !had_already_ended(request, status) {
-                    let text = self.describe_refusal(&head);
-                    let kind = "delete_refused";
-                    scope.push(SignallingAction::Note { kind, text });
+                    scope.note("delete_refused", self.describe_refusal(&head));
                 }
                 self.finish(scope);
             }
@@ -289,18 +276,15 @@ impl Whip {
     }
 
     fn handle_answer(&mut self, scope: &mut SignallingContext<'_>, head: &Head) {
-        let waited = scope.now.since(self.asked_at);
-        scope
-            .recorder
-            .record(m::ANSWER_DELAY, waited.as_nanos() as u64);
+        scope.record_delay(m::ANSWER_DELAY, self.asked_at);
         let status = head.status;
         match self.resolve_location(head) {
             Ok(url) => self.session_url = Some(url),
             // Only DELETE and PATCH need it: browsers play without it.
-            Err(why) => scope.push(SignallingAction::Note {
-                kind: "session_not_deletable",
-                text: format!("{why}: the session cannot be deleted ({})", self.url),
-            }),
+            Err(why) => scope.note(
+                "session_not_deletable",
+                format!("{why}: the session cannot be deleted ({})", self.url),
+            ),
         }
         self.etag = head.headers.get("ETag").map(str::to_owned);
         let Ok(answer) = String::from_utf8(std::mem::take(&mut self.body)) else {
@@ -315,7 +299,7 @@ impl Whip {
                 self.send_request(scope, Request::Patch)
             }
             true => {
-                self.hang_up(scope);
+                scope.disconnect(&mut self.has_connection);
                 self.connect(scope, Request::Patch);
             }
             false => self.established(scope),
@@ -361,20 +345,20 @@ impl Whip {
     }
 
     fn established(&mut self, scope: &mut SignallingContext<'_>) {
-        self.hang_up(scope);
+        scope.disconnect(&mut self.has_connection);
         self.phase = Phase::Established;
         self.body = Vec::new();
         self.offer = String::new();
     }
 
     fn finish(&mut self, scope: &mut SignallingContext<'_>) {
-        self.hang_up(scope);
+        scope.disconnect(&mut self.has_connection);
         self.phase = Phase::Ended;
         scope.push(SignallingAction::Left);
     }
 
     fn fail(&mut self, scope: &mut SignallingContext<'_>, failure: Failure, detail: String) {
-        self.hang_up(scope);
+        scope.disconnect(&mut self.has_connection);
         self.phase = Phase::Ended;
         scope.fail(failure, detail);
     }
@@ -411,10 +395,7 @@ impl Whip {
             }
             Phase::Connecting(request) | Phase::Awaiting(request) => {
                 let text = format!("{what} for {} ({})", request.method(), self.url);
-                scope.push(SignallingAction::Note {
-                    kind: "signalling_closed",
-                    text,
-                });
+                scope.note("signalling_closed", text);
                 match request {
                     Request::Delete => self.finish(scope),
                     _ => self.established(scope),
@@ -480,14 +461,10 @@ impl Signalling for Whip {
         if self.decoder.at_close() == CloseState::UntilClose && how == CloseReason::End {
             return self.handle_response(scope);
         }
-        let (failure, what) = match how {
-            CloseReason::SendQueueFull => (Failure::Stuck, "the server does not read".to_owned()),
-            CloseReason::Tls(error) => (Failure::Connect(error.into()), error.to_string()),
-            CloseReason::End | CloseReason::Reset => (
-                Failure::SignallingClosed,
-                "the connection ended before the answer".to_owned(),
-            ),
-        };
+        let (failure, mut what) = closed_failure(how);
+        if failure == Failure::SignallingClosed {
+            what += " before the answer";
+        }
         self.handle_missing_answer(scope, failure, &what);
     }
 
@@ -502,8 +479,6 @@ impl Signalling for Whip {
             self.send_request(scope, Request::Post);
         }
     }
-
-    fn peer_connected(&mut self, _scope: &mut SignallingContext<'_>, _peer: PeerNumber) {}
 
     fn deadline(&self) -> Option<Time> {
         match self.phase {
@@ -528,7 +503,7 @@ impl Signalling for Whip {
             // The session is already being deleted.
             Phase::Connecting(Request::Delete) | Phase::Awaiting(Request::Delete) => {}
             _ if self.session_url.is_some() => {
-                self.hang_up(scope);
+                scope.disconnect(&mut self.has_connection);
                 self.connect(scope, Request::Delete);
             }
             _ => self.finish(scope),
@@ -589,16 +564,6 @@ fn had_already_ended(request: Request, status: u16) -> bool {
     request == Request::Delete && matches!(status, 404 | 410)
 }
 
-fn is_candidate(line: &str) -> bool {
-    line.starts_with("a=candidate:") || line.starts_with("a=end-of-candidates")
-}
-
-/// Returns a description without its candidates.
-fn without_candidates(sdp: &str) -> String {
-    let lines = sdp.split_inclusive('\n');
-    lines.filter(|line| !is_candidate(line)).collect()
-}
-
 /// Returns the fragment with the candidates of an offer (RFC 8840, 4.4): the ICE credentials, the
 /// first media section with its `mid`, and the candidates. `None` if credentials or section are
 /// missing.
@@ -609,18 +574,10 @@ fn candidate_fragment(sdp: &str) -> Option<String> {
         out += line(start)?;
         out += "\r\n";
     }
-    let mut listed = Vec::new();
-    for candidate in sdp.lines().filter(|line| is_candidate(line)) {
-        // Bundled sections have the same candidates, and each section may list them.
-        if !listed.contains(&candidate) {
-            out += candidate;
-            out += "\r\n";
-            listed.push(candidate);
-        }
+    for candidate in split_candidates(sdp).1 {
+        out += &format!("a={candidate}\r\n");
     }
-    if listed.iter().all(|line| *line != "a=end-of-candidates") {
-        out += "a=end-of-candidates\r\n";
-    }
+    out += "a=end-of-candidates\r\n";
     Some(out)
 }
 

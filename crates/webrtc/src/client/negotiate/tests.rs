@@ -33,7 +33,6 @@ impl Signalling for StoringSignalling {
         let mut all = self.0.lock().expect("nobody panics with it");
         all.push(sdp.to_owned());
     }
-    fn peer_connected(&mut self, _: &mut SignallingContext<'_>, _: PeerNumber) {}
     fn deadline(&self) -> Option<Time> {
         None
     }

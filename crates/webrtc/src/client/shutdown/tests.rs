@@ -25,7 +25,6 @@ impl Signalling for StubSignalling {
     fn bytes(&mut self, _: &mut SignallingContext<'_>, _: &[u8]) {}
     fn closed(&mut self, _: &mut SignallingContext<'_>, _: CloseReason) {}
     fn local_description(&mut self, _: &mut SignallingContext<'_>, _: PeerNumber, _: &str) {}
-    fn peer_connected(&mut self, _: &mut SignallingContext<'_>, _: PeerNumber) {}
     fn deadline(&self) -> Option<Time> {
         None
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use measure::Time;
 use serde_json::{Value, json};
 
-use super::super::{SignallingAction, SignallingContext};
+use super::super::{SignallingAction, SignallingContext, SignallingTarget};
 use super::{Janus, JanusMessage, LIMITS, Phase, RequestKind, Settings, closed_failure};
 use crate::failure::Failure;
 use crate::metrics as m;
@@ -259,7 +259,7 @@ impl LongPoll {
 impl Janus {
     /// Sends what can be sent, and opens connections if they are needed.
     pub(super) fn send_next(&mut self, scope: &mut SignallingContext<'_>) {
-        let target = self.target();
+        let target = SignallingTarget::of(&self.api_url);
         let Some(own) = &mut self.long_poll else {
             return;
         };
@@ -323,7 +323,7 @@ impl Janus {
         match own.connection(which).bytes(bytes) {
             Ok(Some(all)) => self.handle_messages(scope, all),
             Ok(None) => {}
-            Err((failure, why)) => self.http_failed(scope, failure, &why),
+            Err((failure, why)) => self.http_failed(scope, failure, why),
         }
     }
 
@@ -334,14 +334,14 @@ impl Janus {
         which: HttpChannel,
         how: CloseReason,
     ) {
-        let target = self.target();
+        let target = SignallingTarget::of(&self.api_url);
         let Some(own) = &mut self.long_poll else {
             return;
         };
         let connection = own.connection(which);
         match connection.closed() {
             Some(Ok(all)) => return self.handle_messages(scope, all),
-            Some(Err((failure, why))) => return self.http_failed(scope, failure, &why),
+            Some(Err((failure, why))) => return self.http_failed(scope, failure, why),
             None => {}
         }
         // Janus closes idle connections, and a proxy may close one at any time.
@@ -365,15 +365,14 @@ impl Janus {
             }
         }
         let (failure, what) = closed_failure(how);
-        self.http_failed(scope, failure, &what);
+        self.http_failed(scope, failure, what);
     }
 
-    fn http_failed(&mut self, scope: &mut SignallingContext<'_>, failure: Failure, why: &str) {
+    fn http_failed(&mut self, scope: &mut SignallingContext<'_>, failure: Failure, why: String) {
         if self.phase == Phase::Leaving {
             return self.finish(scope);
         }
-        let detail = format!("{why} ({})", self.shown_url);
-        self.fail(scope, failure, detail);
+        self.fail(scope, failure, why);
     }
 
     /// Handles messages of Janus.
@@ -381,7 +380,7 @@ impl Janus {
         for value in all {
             match JanusMessage::from_json(value) {
                 Ok(message) => self.message(scope, message),
-                Err(why) => self.http_failed(scope, Failure::MalformedJson, &why),
+                Err(why) => self.http_failed(scope, Failure::MalformedJson, why),
             }
             if self.phase == Phase::Ended {
                 return;

@@ -32,8 +32,8 @@ impl Janus {
         reason: &str,
     ) {
         scope.recorder.add(m::REFUSALS, 1);
-        let detail = format!("error {code} for `{what}`: {reason} ({})", self.shown_url);
-        self.fail(scope, failure, detail);
+        let what = format!("error {code} for `{what}`: {reason}");
+        self.fail(scope, failure, what);
     }
 
     pub(super) fn message(&mut self, scope: &mut SignallingContext<'_>, message: JanusMessage) {
@@ -102,17 +102,13 @@ impl Janus {
                 if let Role::Publisher(_) = self.handles[handle].role {
                     // The publisher has left, or Janus is about to report that it has. Otherwise
                     // the note tells what is missing from now on.
-                    let kind = "feed_hung_up";
-                    let text = format!("{reason} ({})", self.shown_url);
-                    scope.push(SignallingAction::Note { kind, text });
+                    scope.note("feed_hung_up", format!("{reason} ({})", self.shown_url));
                     return self.detach(scope, handle);
                 }
-                let detail = format!("{reason} ({})", self.shown_url);
-                self.fail(scope, Failure::HungUp, detail);
+                self.fail(scope, Failure::HungUp, reason);
             }
             MessageContent::Timeout => {
-                let detail = format!("the session timed out ({})", self.shown_url);
-                self.fail(scope, Failure::SessionTimeout, detail);
+                self.fail(scope, Failure::SessionTimeout, "the session timed out");
             }
             MessageContent::Trickle(Some(candidate)) => {
                 if let Some(handle) = handle {
@@ -145,11 +141,8 @@ impl Janus {
         match request {
             RequestKind::Create => {
                 let Some(id) = id else {
-                    let detail = format!(
-                        "no session id in the answer to `create` ({})",
-                        self.shown_url
-                    );
-                    return self.fail(scope, Failure::MalformedJson, detail);
+                    let what = "no session id in the answer to `create`";
+                    return self.fail(scope, Failure::MalformedJson, what);
                 };
                 self.phase = Phase::Session(id);
                 // A long poll keeps the session alive.
@@ -164,11 +157,8 @@ impl Janus {
             }
             RequestKind::Attach(handle) => {
                 let Some(id) = id else {
-                    let detail = format!(
-                        "no handle id in the answer to `attach` ({})",
-                        self.shown_url
-                    );
-                    return self.fail(scope, Failure::MalformedJson, detail);
+                    let what = "no handle id in the answer to `attach`";
+                    return self.fail(scope, Failure::MalformedJson, what);
                 };
                 self.handles[handle].id = Some(id);
                 match self.handles[handle].role {
@@ -227,17 +217,12 @@ impl Janus {
                 true => m::OFFER_DELAY,
                 false => m::ANSWER_DELAY,
             };
-            let waited = scope.now.since(at);
-            scope.recorder.record(delay, waited.as_nanos() as u64);
+            scope.record_delay(delay, at);
         }
         let Jsep { is_offer, sdp } = jsep;
         if sdp.len() > SDP_MAX {
-            let detail = format!(
-                "a session description of {} bytes ({})",
-                sdp.len(),
-                self.shown_url
-            );
-            return self.fail(scope, Failure::SdpTooLong, detail);
+            let what = format!("a session description of {} bytes", sdp.len());
+            return self.fail(scope, Failure::SdpTooLong, what);
         }
         match is_offer {
             true => {

@@ -8,7 +8,6 @@ use crate::failure::Failure;
 use crate::metrics as m;
 use crate::signalling::{PeerNumber, SignallingAction, SignallingContext, split_candidates};
 use kit::websocket;
-use session::seeds::derive_seed;
 
 /// Maximum number of unanswered requests.
 const PENDING_MAX: usize = 10_000;
@@ -52,14 +51,6 @@ pub(super) struct PendingRequest {
 }
 
 impl Janus {
-    pub(super) fn frame(&mut self, scope: &mut SignallingContext<'_>, opcode: u8, payload: &[u8]) {
-        self.masks += 1;
-        let mask = derive_seed(&[self.settings.common.seed, 21, self.masks]) as u32;
-        let mut out = Vec::with_capacity(payload.len() + 14);
-        websocket::write_message(opcode, payload, Some(mask), &mut out);
-        scope.push(SignallingAction::Send(out));
-    }
-
     /// Sends a request to Janus or, with HTTP, queues it. `more` has the request's own fields.
     pub(super) fn send_request(
         &mut self,
@@ -69,8 +60,8 @@ impl Janus {
         mut more: Value,
     ) {
         if self.pending.len() >= PENDING_MAX {
-            let detail = format!("{PENDING_MAX} requests are unanswered ({})", self.shown_url);
-            return self.fail(scope, Failure::RequestTimeout, detail);
+            let what = format!("{PENDING_MAX} requests are unanswered");
+            return self.fail(scope, Failure::RequestTimeout, what);
         }
         self.last_transaction += 1;
         let number = self.last_transaction;
@@ -92,7 +83,7 @@ impl Janus {
         match &mut self.long_poll {
             None => {
                 scope.recorder.add(m::REQUESTS, 1);
-                self.frame(scope, websocket::TEXT, text.as_bytes());
+                self.socket.send(scope, websocket::TEXT, text.as_bytes());
             }
             Some(own) => {
                 own.queue_request(

@@ -151,10 +151,7 @@ impl Janus {
         match data["videoroom"].as_str() {
             Some("joined") => {
                 if let Some((_, at)) = answers {
-                    let waited = scope.now.since(at);
-                    scope
-                        .recorder
-                        .record(m::JOIN_DELAY, waited.as_nanos() as u64);
+                    scope.record_delay(m::JOIN_DELAY, at);
                 }
                 self.room.own_id = JanusId::from_json(&data["id"]);
                 self.room.private_id = data["private_id"].as_u64();
@@ -184,10 +181,7 @@ impl Janus {
                     self.request_next_change(scope);
                 }
             }
-            Some("destroyed") => {
-                let detail = format!("the room was destroyed ({})", self.shown_url);
-                self.fail(scope, Failure::HungUp, detail);
-            }
+            Some("destroyed") => self.fail(scope, Failure::HungUp, "the room was destroyed"),
             _ => {}
         }
     }
@@ -227,8 +221,8 @@ impl Janus {
         how: &str,
     ) {
         if self.room.own_id.as_ref() == Some(id) && how == "kicked" {
-            let detail = format!("the client was kicked out of the room ({})", self.shown_url);
-            return self.fail(scope, Failure::HungUp, detail);
+            let what = "the client was kicked out of the room";
+            return self.fail(scope, Failure::HungUp, what);
         }
         if !self.room.feeds.remove(id) {
             return;

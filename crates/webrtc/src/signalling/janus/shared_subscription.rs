@@ -264,8 +264,7 @@ impl Janus {
                     .recorder
                     .add(m::VIDEO_SWITCHES, change.switched_videos);
                 for (_, since) in &change.due_speakers {
-                    let waited = scope.now.since(*since).as_nanos() as u64;
-                    scope.recorder.record(m::SWITCH_DELAY, waited);
+                    scope.record_delay(m::SWITCH_DELAY, *since);
                 }
             }
             Stage::Queued if offers => return change.stage = Stage::Offered,

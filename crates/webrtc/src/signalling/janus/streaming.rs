@@ -82,7 +82,7 @@ impl Janus {
         if let Some(known) = &mut self.missing_mountpoint {
             known.push_str("; ");
             known.push_str(&describe_mountpoints(&data["list"]));
-            return self.fail(scope, Failure::NotFound, String::new());
+            return self.fail(scope, Failure::NotFound, "");
         }
         if let Some((code, reason)) = plugin_error(data) {
             return self.refused_as(scope, streaming_failure(code), name, code, &reason);
@@ -102,11 +102,8 @@ impl Janus {
         };
         let ports: Option<Vec<FeedPorts>> = (0..self.fed_streams.len()).map(port_of).collect();
         let Some(ports) = ports else {
-            let detail = format!(
-                "no usable ports in the answer to `create` ({})",
-                self.shown_url
-            );
-            return self.fail(scope, Failure::MalformedJson, detail);
+            let what = "no usable ports in the answer to `create`";
+            return self.fail(scope, Failure::MalformedJson, what);
         };
         self.has_mountpoint = true;
         scope.push(SignallingAction::FeedTo { ports });
@@ -139,8 +136,7 @@ impl Janus {
             return self.refused_as(scope, streaming_failure(code), what, code, &reason);
         }
         if data["result"]["status"].as_str() == Some("stopped") {
-            let detail = format!("the mount point was stopped ({})", self.shown_url);
-            self.fail(scope, Failure::HungUp, detail);
+            self.fail(scope, Failure::HungUp, "the mount point was stopped");
         }
     }
 }

@@ -5,6 +5,7 @@ use measure::{Catalogue, Recorder};
 use super::*;
 use crate::signalling::{Direction, FeedPorts};
 use kit::metrics::{CLIENTS, ZAPPING};
+use kit::websocket::{Reassembler, Received};
 
 const GROUPS: &[&measure::Group] = &[
     &CLIENTS,

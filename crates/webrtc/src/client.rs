@@ -9,7 +9,7 @@ use measure::{HistogramId, Time};
 
 use super::certificate::Certificate;
 use super::config::ClientConfig;
-use super::signalling::{Direction, Signalling, SignallingAction, SignallingTarget};
+use super::signalling::{Connection, Direction, Signalling, SignallingAction, SignallingTarget};
 use super::url::Url;
 use kit::connect_failure::ConnectFailure;
 use kit::media::source::MediaSource;
@@ -185,11 +185,9 @@ impl Client {
 
     fn run_action(&mut self, cx: &mut Context<'_>, action: SignallingAction) {
         match action {
-            SignallingAction::Connect(target) => self.connect(cx, target, false),
-            SignallingAction::ConnectSecond(_) if self.is_leaving() => {}
-            SignallingAction::ConnectSecond(target) => self.connect(cx, target, true),
-            SignallingAction::Send(bytes) => send(cx, self.signalling.channel, bytes),
-            SignallingAction::SendSecond(bytes) => send(cx, self.signalling.second_channel, bytes),
+            SignallingAction::Connect(Connection::Second, _) if self.is_leaving() => {}
+            SignallingAction::Connect(which, target) => self.connect(cx, which, target),
+            SignallingAction::Send(which, bytes) => send(cx, self.signalling.channel(which), bytes),
             SignallingAction::Disconnect => self.signalling.disconnect(cx),
             SignallingAction::Left => self.signalling_has_ended(cx),
             SignallingAction::Failed { failure, detail } => {
@@ -225,22 +223,20 @@ impl Client {
         }
     }
 
-    fn connect(&mut self, cx: &mut Context<'_>, target: SignallingTarget, is_second: bool) {
+    fn connect(&mut self, cx: &mut Context<'_>, which: Connection, target: SignallingTarget) {
         let (channel, config) = (self.next_channel(), &self.setup.config);
-        self.signalling
-            .connect(cx, channel, config, target, is_second);
+        self.signalling.connect(cx, channel, config, which, target);
     }
 
     fn opened(&mut self, cx: &mut Context<'_>, channel: ChannelId, local: SocketAddr) {
-        if self.signalling.channel == Some(channel) {
+        if let Some(which) = self.signalling.connection(channel) {
             if self.local.is_none() {
                 self.local = Some(session::udp_bind_address(local.ip()));
                 self.startup.connected(cx);
             }
-            return self.signalling.call(cx, Signalling::connected);
-        }
-        if self.signalling.second_channel == Some(channel) {
-            return self.signalling.call(cx, Signalling::second_connected);
+            return self
+                .signalling
+                .call(cx, |own, scope| own.connected(scope, which));
         }
         if self.feed_opened(cx, channel) {
             return;
@@ -249,13 +245,9 @@ impl Client {
     }
 
     fn open_failed(&mut self, cx: &mut Context<'_>, channel: ChannelId, error: ChannelError) {
-        let own = &mut self.signalling;
-        if own.channel == Some(channel) || own.second_channel == Some(channel) {
-            match own.channel == Some(channel) {
-                true => own.channel = None,
-                false => own.second_channel = None,
-            }
-            let target = own.target.as_ref();
+        if let Some(which) = self.signalling.connection(channel) {
+            self.signalling.closed(which);
+            let target = self.signalling.target.as_ref();
             let target = target.map(|target| format!("{}:{}", target.host, target.port));
             let detail = format!("{error} ({})", target.unwrap_or_default());
             if self.is_leaving() {
@@ -271,17 +263,11 @@ impl Client {
     }
 
     fn closed(&mut self, cx: &mut Context<'_>, channel: ChannelId, how: CloseReason) {
-        if self.signalling.channel == Some(channel) {
-            self.signalling.channel = None;
+        if let Some(which) = self.signalling.connection(channel) {
+            self.signalling.closed(which);
             return self
                 .signalling
-                .call(cx, |own, scope| own.closed(scope, how));
-        }
-        if self.signalling.second_channel == Some(channel) {
-            self.signalling.second_channel = None;
-            return self
-                .signalling
-                .call(cx, |own, scope| own.second_closed(scope, how));
+                .call(cx, |own, scope| own.closed(scope, which, how));
         }
         if !self.feed_closed(cx, channel) {
             self.update_link(cx, LinkId(channel), |link, _| link.relay_closed(how));
@@ -335,24 +321,19 @@ impl Session for Client {
             }
             Input::Opened { channel, local, .. } => self.opened(cx, channel, local),
             Input::OpenFailed { channel, error } => self.open_failed(cx, channel, error),
-            Input::Bytes { channel, bytes, .. } if self.signalling.channel == Some(channel) => {
-                self.signalling
-                    .call(cx, |own, scope| own.bytes(scope, bytes));
-            }
-            Input::Bytes { channel, bytes, .. }
-                if self.signalling.second_channel == Some(channel) =>
-            {
-                self.signalling
-                    .call(cx, |own, scope| own.second_bytes(scope, bytes));
-            }
             Input::Bytes {
                 channel,
                 bytes,
                 at,
                 runs,
-            } => self.update_link(cx, LinkId(channel), |link, cx| {
-                link.handle_relayed_bytes(cx, bytes, ArrivalTimes::new(runs, at))
-            }),
+            } => match self.signalling.connection(channel) {
+                Some(which) => self
+                    .signalling
+                    .call(cx, |own, scope| own.bytes(scope, which, bytes)),
+                None => self.update_link(cx, LinkId(channel), |link, cx| {
+                    link.handle_relayed_bytes(cx, bytes, ArrivalTimes::new(runs, at))
+                }),
+            },
             Input::Closed {
                 channel,
                 reason: how,

@@ -45,6 +45,13 @@ impl SignallingTarget {
     }
 }
 
+/// One of the connections of a signalling. Only Janus over HTTP has a second one, for events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    First,
+    Second,
+}
+
 /// Number that a signalling gives to a PeerConnection. Each number is used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerNumber(pub u32);
@@ -59,14 +66,10 @@ pub enum Direction {
 /// Action that a signalling requests, or event that it reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignallingAction {
-    /// Open the connection, in place of an earlier one. Answered by [`Signalling::connected`].
-    Connect(SignallingTarget),
-    /// Send bytes on the connection.
-    Send(Vec<u8>),
-    /// Open the second connection. Answered by [`Signalling::second_connected`].
-    ConnectSecond(SignallingTarget),
-    /// Send bytes on the second connection.
-    SendSecond(Vec<u8>),
+    /// Open a connection, in place of an earlier one. Answered by [`Signalling::connected`].
+    Connect(Connection, SignallingTarget),
+    /// Send bytes on a connection.
+    Send(Connection, Vec<u8>),
     /// Close both connections.
     Disconnect,
     /// Create a PeerConnection and an offer. Answered by [`Signalling::local_description`].
@@ -177,23 +180,14 @@ pub trait Signalling: Debug {
     /// [`Signalling::begin`].
     fn set_fed_streams(&mut self, _media: Vec<FeedStream>) {}
 
-    /// Handles the opened connection.
-    fn connected(&mut self, scope: &mut SignallingContext<'_>);
+    /// Handles an opened connection.
+    fn connected(&mut self, scope: &mut SignallingContext<'_>, which: Connection);
 
-    /// Handles bytes of the connection.
-    fn bytes(&mut self, scope: &mut SignallingContext<'_>, bytes: &[u8]);
+    /// Handles bytes of a connection.
+    fn bytes(&mut self, scope: &mut SignallingContext<'_>, which: Connection, bytes: &[u8]);
 
-    /// Handles the end of the connection, caused by the other side.
-    fn closed(&mut self, scope: &mut SignallingContext<'_>, how: CloseReason);
-
-    /// Handles the opened second connection, which only some kinds request.
-    fn second_connected(&mut self, _scope: &mut SignallingContext<'_>) {}
-
-    /// Handles bytes of the second connection.
-    fn second_bytes(&mut self, _scope: &mut SignallingContext<'_>, _bytes: &[u8]) {}
-
-    /// Handles the end of the second connection, caused by the other side.
-    fn second_closed(&mut self, _scope: &mut SignallingContext<'_>, _how: CloseReason) {}
+    /// Handles the end of a connection, caused by the other side.
+    fn closed(&mut self, scope: &mut SignallingContext<'_>, which: Connection, how: CloseReason);
 
     /// Handles our description of a PeerConnection, which the signalling has requested.
     fn local_description(&mut self, scope: &mut SignallingContext<'_>, peer: PeerNumber, sdp: &str);

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use measure::Time;
 
 use crate::config::ClientConfig;
-use crate::signalling::{Signalling, SignallingAction, SignallingContext, SignallingTarget};
+use crate::signalling::{
+    Connection, Signalling, SignallingAction, SignallingContext, SignallingTarget,
+};
 use session::{ChannelId, Context, Open, Output};
 
 /// Signalling of a client, and its connections to the server.
@@ -14,10 +16,8 @@ pub(super) struct SignallingState {
     pub(super) kind: Box<dyn Signalling>,
     /// Actions that are still to be carried out.
     pub(super) actions: VecDeque<SignallingAction>,
-    /// Connection, open or being opened.
-    pub(super) channel: Option<ChannelId>,
-    /// Second connection. Janus over HTTP uses it for events.
-    pub(super) second_channel: Option<ChannelId>,
+    /// Both connections, open or being opened.
+    channels: [Option<ChannelId>; 2],
     pub(super) target: Option<SignallingTarget>,
     /// True once the signalling has nothing more to send.
     pub(super) has_ended: bool,
@@ -30,8 +30,7 @@ impl SignallingState {
         SignallingState {
             kind,
             actions: VecDeque::new(),
-            channel: None,
-            second_channel: None,
+            channels: [None; 2],
             target: None,
             has_ended: false,
             media_expected_since: None,
@@ -61,14 +60,29 @@ impl SignallingState {
         self.kind.deadline().filter(|_| !self.has_ended)
     }
 
-    /// Opens the first or second connection as `channel`, in place of an earlier one.
+    /// Returns the connection with this channel.
+    pub(super) fn connection(&self, channel: ChannelId) -> Option<Connection> {
+        let mut both = [Connection::First, Connection::Second].into_iter();
+        both.find(|which| self.channel(*which) == Some(channel))
+    }
+
+    pub(super) fn channel(&self, which: Connection) -> Option<ChannelId> {
+        self.channels[which as usize]
+    }
+
+    /// Forgets a connection that has ended.
+    pub(super) fn closed(&mut self, which: Connection) {
+        self.channels[which as usize] = None;
+    }
+
+    /// Opens a connection as `channel`, in place of an earlier one.
     pub(super) fn connect(
         &mut self,
         cx: &mut Context<'_>,
         channel: ChannelId,
         config: &ClientConfig,
+        which: Connection,
         target: SignallingTarget,
-        is_second: bool,
     ) {
         let timeout = config.connect_timeout.0;
         let open = Open::server(
@@ -78,13 +92,8 @@ impl SignallingState {
             target.secure,
             &config.tls,
         );
-        let earlier = match is_second {
-            true => self.second_channel.replace(channel),
-            false => {
-                self.target = Some(target);
-                self.channel.replace(channel)
-            }
-        };
+        self.target = Some(target);
+        let earlier = self.channels[which as usize].replace(channel);
         cx.out
             .extend(earlier.map(|channel| Output::Close { channel }));
         cx.out.push_back(Output::Open { channel, open });
@@ -92,8 +101,7 @@ impl SignallingState {
 
     /// Closes both connections.
     pub(super) fn disconnect(&mut self, cx: &mut Context<'_>) {
-        let channels = [self.channel.take(), self.second_channel.take()];
-        let open = channels.into_iter().flatten();
+        let open = std::mem::take(&mut self.channels).into_iter().flatten();
         cx.out.extend(open.map(|channel| Output::Close { channel }));
     }
 }

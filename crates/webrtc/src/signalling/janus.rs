@@ -24,8 +24,8 @@ use serde_json::{Value, json};
 
 use super::websocket::{SocketEvent, WebsocketClient};
 use super::{
-    CommonSettings, FeedStream, PeerNumber, Signalling, SignallingAction, SignallingContext,
-    SignallingTarget, closed_failure,
+    CommonSettings, Connection, FeedStream, PeerNumber, Signalling, SignallingAction,
+    SignallingContext, SignallingTarget, closed_failure,
 };
 use crate::failure::Failure;
 use crate::metrics as m;
@@ -34,7 +34,7 @@ use kit::http1::Url;
 use kit::websocket::{self, Limits};
 use session::CloseReason;
 
-use long_poll::{HttpChannel, LongPoll};
+use long_poll::LongPoll;
 pub use message::{JanusMessage, Jsep, MessageContent};
 use requests::{PendingRequest, RequestKind};
 use room::RoomState;
@@ -241,7 +241,7 @@ impl Signalling for Janus {
         self.step_started_at = scope.now;
         self.has_connection = true;
         let target = SignallingTarget::of(&self.api_url);
-        scope.push(SignallingAction::Connect(target));
+        scope.push(SignallingAction::Connect(Connection::First, target));
     }
 
     fn set_fed_streams(&mut self, media: Vec<FeedStream>) {
@@ -250,9 +250,9 @@ impl Signalling for Janus {
         }
     }
 
-    fn connected(&mut self, scope: &mut SignallingContext<'_>) {
+    fn connected(&mut self, scope: &mut SignallingContext<'_>, which: Connection) {
         if self.long_poll.is_some() {
-            return self.http_connected(scope, HttpChannel::Requests);
+            return self.http_connected(scope, which);
         }
         if self.phase != Phase::Connecting {
             return;
@@ -266,21 +266,9 @@ impl Signalling for Janus {
         self.step_started_at = scope.now;
     }
 
-    fn second_connected(&mut self, scope: &mut SignallingContext<'_>) {
-        self.http_connected(scope, HttpChannel::Events);
-    }
-
-    fn second_bytes(&mut self, scope: &mut SignallingContext<'_>, bytes: &[u8]) {
-        self.http_bytes(scope, HttpChannel::Events, bytes);
-    }
-
-    fn second_closed(&mut self, scope: &mut SignallingContext<'_>, how: CloseReason) {
-        self.http_closed(scope, HttpChannel::Events, how);
-    }
-
-    fn bytes(&mut self, scope: &mut SignallingContext<'_>, mut bytes: &[u8]) {
+    fn bytes(&mut self, scope: &mut SignallingContext<'_>, which: Connection, mut bytes: &[u8]) {
         if self.long_poll.is_some() {
-            return self.http_bytes(scope, HttpChannel::Requests, bytes);
+            return self.http_bytes(scope, which, bytes);
         }
         if self.phase == Phase::Upgrading {
             match self.socket.handle_upgrade(&mut bytes) {
@@ -310,10 +298,10 @@ impl Signalling for Janus {
         }
     }
 
-    fn closed(&mut self, scope: &mut SignallingContext<'_>, how: CloseReason) {
-        self.has_connection = false;
+    fn closed(&mut self, scope: &mut SignallingContext<'_>, which: Connection, how: CloseReason) {
+        self.has_connection &= which == Connection::Second;
         if self.long_poll.is_some() {
-            return self.http_closed(scope, HttpChannel::Requests, how);
+            return self.http_closed(scope, which, how);
         }
         if self.phase == Phase::Leaving {
             return self.finish(scope);

@@ -20,8 +20,8 @@ use prost::Message as _;
 
 use super::websocket::{SocketEvent, WebsocketClient};
 use super::{
-    CommonSettings, Direction, PeerNumber, Signalling, SignallingAction, SignallingContext,
-    SignallingTarget,
+    CommonSettings, Connection, Direction, PeerNumber, Signalling, SignallingAction,
+    SignallingContext, SignallingTarget,
 };
 use crate::failure::Failure;
 use crate::metrics as m;
@@ -478,14 +478,14 @@ impl Signalling for LiveKit {
         self.step_started_at = scope.now;
         self.has_connection = true;
         let target = SignallingTarget::of(&self.server_url);
-        scope.push(SignallingAction::Connect(target));
+        scope.push(SignallingAction::Connect(Connection::First, target));
     }
 
     fn set_wall_clock(&mut self, wall_clock: Duration) {
         self.wall_clock = wall_clock;
     }
 
-    fn connected(&mut self, scope: &mut SignallingContext<'_>) {
+    fn connected(&mut self, scope: &mut SignallingContext<'_>, _: Connection) {
         if self.phase != Phase::Connecting {
             return;
         }
@@ -510,7 +510,7 @@ impl Signalling for LiveKit {
         self.socket.send_upgrade(scope, &url, &[], &headers);
     }
 
-    fn bytes(&mut self, scope: &mut SignallingContext<'_>, mut bytes: &[u8]) {
+    fn bytes(&mut self, scope: &mut SignallingContext<'_>, _: Connection, mut bytes: &[u8]) {
         if self.phase == Phase::Upgrading && !self.upgrade(scope, &mut bytes) {
             return;
         }
@@ -536,7 +536,7 @@ impl Signalling for LiveKit {
         }
     }
 
-    fn closed(&mut self, scope: &mut SignallingContext<'_>, how: CloseReason) {
+    fn closed(&mut self, scope: &mut SignallingContext<'_>, _: Connection, how: CloseReason) {
         self.has_connection = false;
         if self.phase == Phase::Leaving {
             return self.finish(scope);

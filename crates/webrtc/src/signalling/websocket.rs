@@ -1,6 +1,6 @@
 //! WebSocket of a signalling: its handshake and its messages.
 
-use super::{SignallingAction, SignallingContext};
+use super::{Connection, SignallingAction, SignallingContext};
 use kit::http1::Url;
 use kit::websocket::{self, ClientHandshake, FrameError, Limits, Reassembler, Received};
 use session::seeds::derive_seed;
@@ -51,7 +51,7 @@ impl WebsocketClient {
     ) {
         let (upgrade, request) = ClientHandshake::begin_with(url, protocols, headers, self.seed);
         self.upgrade = Some(upgrade);
-        scope.push(SignallingAction::Send(request));
+        scope.push(SignallingAction::Send(Connection::First, request));
     }
 
     /// Handles the server's answer. Returns `true` once it is complete. Bytes after it are left in
@@ -111,6 +111,6 @@ impl WebsocketClient {
         let mask = derive_seed(&[self.seed, 21, self.masks]) as u32;
         let mut out = Vec::with_capacity(payload.len() + 14);
         websocket::write_message(opcode, payload, Some(mask), &mut out);
-        scope.push(SignallingAction::Send(out));
+        scope.push(SignallingAction::Send(Connection::First, out));
     }
 }

@@ -10,7 +10,7 @@ mod keys;
 use measure::Time;
 
 use super::{
-    CommonSettings, Direction, PeerNumber, SDP_MAX, Signalling, SignallingAction,
+    CommonSettings, Connection, Direction, PeerNumber, SDP_MAX, Signalling, SignallingAction,
     SignallingContext, SignallingTarget, closed_failure, split_candidates,
 };
 use crate::failure::Failure;
@@ -131,7 +131,7 @@ impl Whip {
         self.phase = Phase::Connecting(request);
         self.has_connection = true;
         self.asked_at = scope.now;
-        scope.push(SignallingAction::Connect(target));
+        scope.push(SignallingAction::Connect(Connection::First, target));
     }
 
     /// True if the session's URL has the host, port and scheme of the endpoint.
@@ -188,7 +188,7 @@ impl Whip {
         self.phase = Phase::Awaiting(request);
         self.asked_at = scope.now;
         scope.recorder.add(m::REQUESTS, 1);
-        scope.push(SignallingAction::Send(bytes));
+        scope.push(SignallingAction::Send(Connection::First, bytes));
     }
 
     /// The URL that the user named. Token and passwords are sent only to its server.
@@ -411,7 +411,7 @@ impl Signalling for Whip {
         self.connect(scope, Request::Post);
     }
 
-    fn connected(&mut self, scope: &mut SignallingContext<'_>) {
+    fn connected(&mut self, scope: &mut SignallingContext<'_>, _: Connection) {
         match self.phase {
             Phase::Connecting(Request::Post) if self.offer.is_empty() => {
                 self.phase = Phase::Describing;
@@ -425,7 +425,7 @@ impl Signalling for Whip {
         }
     }
 
-    fn bytes(&mut self, scope: &mut SignallingContext<'_>, bytes: &[u8]) {
+    fn bytes(&mut self, scope: &mut SignallingContext<'_>, _: Connection, bytes: &[u8]) {
         let mut at = 0;
         while let Phase::Awaiting(_) = self.phase {
             match self.decoder.next(bytes, &mut at) {
@@ -456,7 +456,7 @@ impl Signalling for Whip {
         }
     }
 
-    fn closed(&mut self, scope: &mut SignallingContext<'_>, how: CloseReason) {
+    fn closed(&mut self, scope: &mut SignallingContext<'_>, _: Connection, how: CloseReason) {
         self.has_connection = false;
         if self.decoder.at_close() == CloseState::UntilClose && how == CloseReason::End {
             return self.handle_response(scope);

@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::client::link::LinkId;
 use crate::config::ClientConfig;
 use crate::peer::{Peer, PeerConfig, PeerState, Received};
-use crate::signalling::{PeerNumber, Signalling, SignallingContext};
+use crate::signalling::{Connection, PeerNumber, Signalling, SignallingContext};
 use kit::media::source::MediaSource;
 use session::{
     Arrival, ChannelId, CloseReason, Datagram, Flows, Input, MediaEvent, Outbox, Output,
@@ -26,9 +26,9 @@ struct StoringSignalling(Arc<Mutex<Vec<String>>>);
 
 impl Signalling for StoringSignalling {
     fn begin(&mut self, _: &mut SignallingContext<'_>) {}
-    fn connected(&mut self, _: &mut SignallingContext<'_>) {}
-    fn bytes(&mut self, _: &mut SignallingContext<'_>, _: &[u8]) {}
-    fn closed(&mut self, _: &mut SignallingContext<'_>, _: CloseReason) {}
+    fn connected(&mut self, _: &mut SignallingContext<'_>, _: Connection) {}
+    fn bytes(&mut self, _: &mut SignallingContext<'_>, _: Connection, _: &[u8]) {}
+    fn closed(&mut self, _: &mut SignallingContext<'_>, _: Connection, _: CloseReason) {}
     fn local_description(&mut self, _: &mut SignallingContext<'_>, _: PeerNumber, sdp: &str) {
         let mut all = self.0.lock().expect("nobody panics with it");
         all.push(sdp.to_owned());

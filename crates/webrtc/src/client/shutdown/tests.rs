@@ -10,7 +10,7 @@ use crate::certificate::Certificate;
 use crate::client::link::LinkId;
 use crate::config::ClientConfig;
 use crate::metrics as m;
-use crate::signalling::{Direction, PeerNumber, Signalling, SignallingContext};
+use crate::signalling::{Connection, Direction, PeerNumber, Signalling, SignallingContext};
 use crate::tracks::{PayloadFormat, Section};
 use kit::media::sdp::MediaKind;
 use session::{Arrival, ArrivalTimes, ChannelError, CloseReason, Datagram, Flows, Outbox};
@@ -21,9 +21,9 @@ struct StubSignalling(Arc<AtomicBool>, Vec<&'static str>);
 
 impl Signalling for StubSignalling {
     fn begin(&mut self, _: &mut SignallingContext<'_>) {}
-    fn connected(&mut self, _: &mut SignallingContext<'_>) {}
-    fn bytes(&mut self, _: &mut SignallingContext<'_>, _: &[u8]) {}
-    fn closed(&mut self, _: &mut SignallingContext<'_>, _: CloseReason) {}
+    fn connected(&mut self, _: &mut SignallingContext<'_>, _: Connection) {}
+    fn bytes(&mut self, _: &mut SignallingContext<'_>, _: Connection, _: &[u8]) {}
+    fn closed(&mut self, _: &mut SignallingContext<'_>, _: Connection, _: CloseReason) {}
     fn local_description(&mut self, _: &mut SignallingContext<'_>, _: PeerNumber, _: &str) {}
     fn deadline(&self) -> Option<Time> {
         None
@@ -227,10 +227,10 @@ fn deleting() -> TestClient {
     test.at(0, |client, cx| {
         client.signalling.call(cx, |signalling, scope| {
             signalling.begin(scope);
-            signalling.connected(scope);
+            signalling.connected(scope, Connection::First);
             signalling.local_description(scope, PeerNumber(0), "v=0\r\n");
             let created = "HTTP/1.1 201 Created\r\nLocation: /a\r\nContent-Length: 0\r\n\r\n";
-            signalling.bytes(scope, created.as_bytes());
+            signalling.bytes(scope, Connection::First, created.as_bytes());
         });
         client.signalling.actions.clear();
         client.begin_leaving(cx, Outcome::Stopped);
@@ -243,10 +243,16 @@ fn deleting() -> TestClient {
 fn unanswered_goodbyes_are_events() {
     for ends in 0..3 {
         let mut test = deleting();
-        let channel = test.client.signalling.channel.expect("it connects");
+        let channel = test
+            .client
+            .signalling
+            .channel(Connection::First)
+            .expect("it connects");
         test.at(0, |client, cx| match ends {
             0 => client.open_failed(cx, channel, ChannelError::Refused),
-            _ => client.signalling.call(cx, Signalling::connected),
+            _ => client
+                .signalling
+                .call(cx, |own, scope| own.connected(scope, Connection::First)),
         });
         match ends {
             0 => {}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use measure::Time;
 use serde_json::{Value, json};
 
-use super::super::{SignallingAction, SignallingContext, SignallingTarget};
+use super::super::{Connection, SignallingAction, SignallingContext, SignallingTarget};
 use super::{Janus, JanusMessage, LIMITS, Phase, RequestKind, Settings, closed_failure};
 use crate::failure::Failure;
 use crate::metrics as m;
@@ -250,6 +250,13 @@ impl LongPoll {
         request
     }
 
+    fn connection(&mut self, which: Connection) -> &mut HttpConnection {
+        match which {
+            Connection::First => &mut self.requests,
+            Connection::Second => &mut self.events,
+        }
+    }
+
     /// Returns the time at which the answer to a GET is overdue.
     pub(super) fn poll_deadline(&self, timeout: Duration) -> Option<Time> {
         Some(self.events.asked_at? + KEEPALIVE_AFTER + timeout)
@@ -272,12 +279,12 @@ impl Janus {
                     pending.sent_at = Some(scope.now);
                 }
                 scope.recorder.add(m::REQUESTS, 1);
-                scope.push(SignallingAction::Send(next));
+                scope.push(SignallingAction::Send(Connection::First, next));
             }
         } else if !requests.is_open && !requests.is_opening && !own.queue.is_empty() {
             requests.is_opening = true;
             self.has_connection = true;
-            scope.push(SignallingAction::Connect(target.clone()));
+            scope.push(SignallingAction::Connect(Connection::First, target.clone()));
         }
         let Phase::Session(session) = self.phase else {
             return;
@@ -285,23 +292,20 @@ impl Janus {
         let events = &mut own.events;
         if events.is_open && events.asked_at.is_none() {
             let poll = own.begin_poll(scope.now, session);
-            scope.push(SignallingAction::SendSecond(poll));
+            scope.push(SignallingAction::Send(Connection::Second, poll));
         } else if !events.is_open && !events.is_opening {
             events.is_opening = true;
-            scope.push(SignallingAction::ConnectSecond(target));
+            scope.push(SignallingAction::Connect(Connection::Second, target));
         }
     }
 
     /// Handles one of the connections after it was opened.
-    pub(super) fn http_connected(&mut self, scope: &mut SignallingContext<'_>, which: HttpChannel) {
+    pub(super) fn http_connected(&mut self, scope: &mut SignallingContext<'_>, which: Connection) {
         if let Some(own) = &mut self.long_poll
             && let Some(request) = own.connection(which).connected(scope.now)
         {
             scope.recorder.add(m::REQUESTS_AGAIN, 1);
-            scope.push(match which {
-                HttpChannel::Requests => SignallingAction::Send(request),
-                HttpChannel::Events => SignallingAction::SendSecond(request),
-            });
+            scope.push(SignallingAction::Send(which, request));
         }
         if self.phase == Phase::Connecting {
             self.phase = Phase::Creating;
@@ -314,7 +318,7 @@ impl Janus {
     pub(super) fn http_bytes(
         &mut self,
         scope: &mut SignallingContext<'_>,
-        which: HttpChannel,
+        which: Connection,
         bytes: &[u8],
     ) {
         let Some(own) = &mut self.long_poll else {
@@ -331,7 +335,7 @@ impl Janus {
     pub(super) fn http_closed(
         &mut self,
         scope: &mut SignallingContext<'_>,
-        which: HttpChannel,
+        which: Connection,
         how: CloseReason,
     ) {
         let target = SignallingTarget::of(&self.api_url);
@@ -350,18 +354,13 @@ impl Janus {
                 return self.send_next(scope);
             }
             let should_repeat = match which {
-                HttpChannel::Requests => connection.should_repeat_post(),
-                HttpChannel::Events => connection.should_repeat_get(scope.now),
+                Connection::First => connection.should_repeat_post(),
+                Connection::Second => connection.should_repeat_get(scope.now),
             };
             if should_repeat {
                 connection.is_opening = true;
-                return scope.push(match which {
-                    HttpChannel::Requests => {
-                        self.has_connection = true;
-                        SignallingAction::Connect(target)
-                    }
-                    HttpChannel::Events => SignallingAction::ConnectSecond(target),
-                });
+                self.has_connection |= which == Connection::First;
+                return scope.push(SignallingAction::Connect(which, target));
             }
         }
         let (failure, what) = closed_failure(how);
@@ -387,22 +386,6 @@ impl Janus {
             }
         }
         self.send_next(scope);
-    }
-}
-
-/// Names one of the two connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HttpChannel {
-    Requests,
-    Events,
-}
-
-impl LongPoll {
-    fn connection(&mut self, which: HttpChannel) -> &mut HttpConnection {
-        match which {
-            HttpChannel::Requests => &mut self.requests,
-            HttpChannel::Events => &mut self.events,
-        }
     }
 }
 

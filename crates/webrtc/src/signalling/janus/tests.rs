@@ -74,7 +74,7 @@ impl TestClient {
         };
         client.does(|janus, scope| janus.begin(scope));
         assert!(
-            matches!(&client.actions[..], [SignallingAction::Connect(target)] if target.port == 8188)
+            matches!(&client.actions[..], [SignallingAction::Connect(Connection::First, target)] if target.port == 8188)
         );
         client.actions.clear();
         let mut request = Vec::new();
@@ -85,9 +85,9 @@ impl TestClient {
                 recorder: &mut client.recorder,
                 actions: &mut actions,
             };
-            client.janus.connected(&mut scope);
+            client.janus.connected(&mut scope, Connection::First);
             for action in actions {
-                let SignallingAction::Send(bytes) = action else {
+                let SignallingAction::Send(Connection::First, bytes) = action else {
                     panic!("{action:?}");
                 };
                 request.extend(bytes);
@@ -111,7 +111,7 @@ impl TestClient {
         };
         does(&mut self.janus, &mut scope);
         for action in actions {
-            let SignallingAction::Send(bytes) = action else {
+            let SignallingAction::Send(Connection::First, bytes) = action else {
                 self.actions.push(action);
                 continue;
             };
@@ -127,7 +127,7 @@ impl TestClient {
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        self.does(|janus, scope| janus.bytes(scope, bytes));
+        self.does(|janus, scope| janus.bytes(scope, Connection::First, bytes));
     }
 
     /// Delivers a message of Janus.

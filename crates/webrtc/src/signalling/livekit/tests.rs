@@ -89,7 +89,7 @@ impl TestClient {
             .set_wall_clock(Duration::from_secs(1_000_000));
         client.does(|livekit, scope| livekit.begin(scope));
         assert!(
-            matches!(&client.actions[..], [SignallingAction::Connect(target)] if target.port == 7880)
+            matches!(&client.actions[..], [SignallingAction::Connect(Connection::First, target)] if target.port == 7880)
         );
         client.actions.clear();
         let mut actions = VecDeque::new();
@@ -98,10 +98,12 @@ impl TestClient {
             recorder: &mut client.recorder,
             actions: &mut actions,
         };
-        client.livekit.connected(&mut scope);
+        client.livekit.connected(&mut scope, Connection::First);
         for action in actions {
             match action {
-                SignallingAction::Send(bytes) => client.request += &String::from_utf8_lossy(&bytes),
+                SignallingAction::Send(Connection::First, bytes) => {
+                    client.request += &String::from_utf8_lossy(&bytes)
+                }
                 other => client.actions.push(other),
             }
         }
@@ -141,7 +143,7 @@ impl TestClient {
         };
         does(&mut self.livekit, &mut scope);
         for action in actions {
-            let SignallingAction::Send(bytes) = action else {
+            let SignallingAction::Send(Connection::First, bytes) = action else {
                 self.actions.push(action);
                 continue;
             };
@@ -158,7 +160,7 @@ impl TestClient {
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        self.does(|livekit, scope| livekit.bytes(scope, bytes));
+        self.does(|livekit, scope| livekit.bytes(scope, Connection::First, bytes));
     }
 
     fn receive(&mut self, response: Response) {
@@ -685,7 +687,7 @@ fn client_leaves_gracefully_and_does_not_wait_forever() {
     let mut client = TestClient::in_room(settings(), &[]);
     client.does(|livekit, scope| livekit.leave(scope));
     assert!(matches!(client.requests.last(), Some(Request::Leave(_))));
-    client.does(|livekit, scope| livekit.closed(scope, CloseReason::End));
+    client.does(|livekit, scope| livekit.closed(scope, Connection::First, CloseReason::End));
     assert_eq!(client.actions.last(), Some(&SignallingAction::Left));
     let mut silent = TestClient::in_room(settings(), &[]);
     silent.does(|livekit, scope| livekit.leave(scope));

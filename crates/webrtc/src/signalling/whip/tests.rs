@@ -58,12 +58,12 @@ impl TestClient {
         let connect = client.actions.pop_front();
         assert!(matches!(
             connect,
-            Some(SignallingAction::Connect(SignallingTarget {
-                port: 8889,
-                ..
-            }))
+            Some(SignallingAction::Connect(
+                Connection::First,
+                SignallingTarget { port: 8889, .. }
+            ))
         ));
-        client.does(|whip, scope| whip.connected(scope));
+        client.does(|whip, scope| whip.connected(scope, Connection::First));
         let offer = client.actions.pop_front();
         assert!(matches!(
             offer,
@@ -90,13 +90,15 @@ impl TestClient {
     }
 
     fn receive(&mut self, text: &str) {
-        self.does(|whip, scope| whip.bytes(scope, text.as_bytes()));
+        self.does(|whip, scope| whip.bytes(scope, Connection::First, text.as_bytes()));
     }
 
     /// Returns the text that the client sends next.
     fn sent(&mut self) -> String {
         match self.actions.pop_front() {
-            Some(SignallingAction::Send(bytes)) => String::from_utf8(bytes).expect("text"),
+            Some(SignallingAction::Send(Connection::First, bytes)) => {
+                String::from_utf8(bytes).expect("text")
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -118,7 +120,7 @@ fn session_is_posted_answered_and_deleted() {
     assert!(request.ends_with(OFFER));
     // In pieces that are cut anywhere.
     for piece in CREATED.as_bytes().chunks(7) {
-        client.does(|whip, scope| whip.bytes(scope, piece));
+        client.does(|whip, scope| whip.bytes(scope, Connection::First, piece));
     }
     let Some(SignallingAction::RemoteAnswer { peer: PEER, answer }) = client.actions.pop_front()
     else {
@@ -137,9 +139,9 @@ fn session_is_posted_answered_and_deleted() {
     client.does(|whip, scope| whip.leave(scope));
     assert!(matches!(
         client.actions.pop_front(),
-        Some(SignallingAction::Connect(_))
+        Some(SignallingAction::Connect(Connection::First, _))
     ));
-    client.does(|whip, scope| whip.connected(scope));
+    client.does(|whip, scope| whip.connected(scope, Connection::First));
     let request = client.sent();
     assert!(request.starts_with("DELETE /live/whep/"), "{request}");
     assert!(!request.contains("Content-Type"));
@@ -207,7 +209,7 @@ fn token_is_sent_only_to_the_host_and_port_of_the_url() {
             "HTTP/1.1 307 No\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"
         ));
         client.actions.clear();
-        client.does(|whip, scope| whip.connected(scope));
+        client.does(|whip, scope| whip.connected(scope, Connection::First));
         assert_eq!(client.sent().contains("Bearer abc"), shown, "{location}");
     }
 }
@@ -225,7 +227,10 @@ fn without_redirects_delete_goes_only_to_the_same_host() {
         assert_eq!(client.failure(), None, "{host}");
         client.actions.clear();
         client.does(|whip, scope| whip.leave(scope));
-        let connects = matches!(client.actions.front(), Some(SignallingAction::Connect(_)));
+        let connects = matches!(
+            client.actions.front(),
+            Some(SignallingAction::Connect(Connection::First, _))
+        );
         assert_eq!(connects, deletes, "{host}");
     }
 }
@@ -273,7 +278,7 @@ fn relative_locations_resolve_as_references() {
         ));
         client.does(|whip, scope| whip.leave(scope));
         client.actions.clear();
-        client.does(|whip, scope| whip.connected(scope));
+        client.does(|whip, scope| whip.connected(scope, Connection::First));
         let request = client.sent();
         let wanted = format!("DELETE {path} HTTP/1.1\r\nHost: 127.0.0.1:8889\r\n");
         assert!(request.starts_with(&wanted), "{location}: {request}");
@@ -290,13 +295,16 @@ fn candidates_use_a_new_connection_if_the_old_one_ended() {
     client.receive(
         "HTTP/1.1 201 Created\r\nLocation: http://127.0.0.1:8889/live/whep/1\r\n\r\nv=0\r\n",
     );
-    client.does(|whip, scope| whip.closed(scope, CloseReason::End));
+    client.does(|whip, scope| whip.closed(scope, Connection::First, CloseReason::End));
     let actions: Vec<_> = client.actions.drain(..).collect();
     assert!(
-        matches!(actions.last(), Some(SignallingAction::Connect(_))),
+        matches!(
+            actions.last(),
+            Some(SignallingAction::Connect(Connection::First, _))
+        ),
         "{actions:?}"
     );
-    client.does(|whip, scope| whip.connected(scope));
+    client.does(|whip, scope| whip.connected(scope, Connection::First));
     assert!(client.sent().starts_with("PATCH /live/whep/1 "));
 }
 
@@ -313,12 +321,12 @@ fn redirects_are_followed_within_the_rules() {
     let connect = client.actions.pop_front();
     assert!(matches!(
         connect,
-        Some(SignallingAction::Connect(SignallingTarget {
-            port: 8890,
-            ..
-        }))
+        Some(SignallingAction::Connect(
+            Connection::First,
+            SignallingTarget { port: 8890, .. }
+        ))
     ));
-    client.does(|whip, scope| whip.connected(scope));
+    client.does(|whip, scope| whip.connected(scope, Connection::First));
     let request = client.sent();
     assert!(request.starts_with("POST /b ") && request.ends_with(OFFER));
     assert!(!request.contains("Authorization"), "{request}");
@@ -362,7 +370,7 @@ fn additional_fields_are_in_each_request() {
     client.actions.clear();
     client.does(|whip, scope| whip.leave(scope));
     client.actions.clear();
-    client.does(|whip, scope| whip.connected(scope));
+    client.does(|whip, scope| whip.connected(scope, Connection::First));
     let delete = client.sent();
     assert!(delete.starts_with("DELETE "), "{delete}");
     has_both(&delete);
@@ -373,7 +381,7 @@ fn additional_fields_are_in_each_request() {
         "HTTP/1.1 307 No\r\nLocation: http://127.0.0.1:8890/b\r\nContent-Length: 0\r\n\r\n",
     );
     client.actions.clear();
-    client.does(|whip, scope| whip.connected(scope));
+    client.does(|whip, scope| whip.connected(scope, Connection::First));
     let post = client.sent();
     assert!(post.contains("\r\nOrigin: https://o\r\n"), "{post}");
     assert!(!post.to_lowercase().contains("authorization"), "{post}");
@@ -416,7 +424,7 @@ fn trickled_candidates_follow_by_patch() {
 fn truncated_late_and_endless_answers_fail() {
     let (mut client, _) = TestClient::posted(settings());
     client.receive(&CREATED[..100]);
-    client.does(|whip, scope| whip.closed(scope, CloseReason::Reset));
+    client.does(|whip, scope| whip.closed(scope, Connection::First, CloseReason::Reset));
     assert_eq!(
         client.failure().map(|own| own.0),
         Some(Failure::SignallingClosed)
@@ -450,9 +458,11 @@ fn client_leaves_whatever_the_answer_to_delete() {
         client.receive(CREATED);
         client.actions.clear();
         client.does(|whip, scope| whip.leave(scope));
-        client.does(|whip, scope| whip.connected(scope));
+        client.does(|whip, scope| whip.connected(scope, Connection::First));
         match answer {
-            "" => client.does(|whip, scope| whip.closed(scope, CloseReason::End)),
+            "" => {
+                client.does(|whip, scope| whip.closed(scope, Connection::First, CloseReason::End))
+            }
             answer => client.receive(answer),
         }
         assert_eq!(

@@ -75,7 +75,7 @@ impl TestClient {
 
     /// Returns the first line and the body of the next POST.
     fn next_post(&mut self) -> (String, Value) {
-        let SignallingAction::Send(bytes) = self.next() else {
+        let SignallingAction::Send(Connection::First, bytes) = self.next() else {
             panic!("it asks nothing");
         };
         let text = String::from_utf8(bytes).expect("it is text");
@@ -86,7 +86,7 @@ impl TestClient {
     }
 
     fn next_poll(&mut self) -> String {
-        let SignallingAction::SendSecond(bytes) = self.next() else {
+        let SignallingAction::Send(Connection::Second, bytes) = self.next() else {
             panic!("it does not wait for events");
         };
         let text = String::from_utf8(bytes).expect("it is text");
@@ -99,7 +99,7 @@ impl TestClient {
         let length = body.len();
         let text = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}");
         for piece in text.as_bytes().chunks(7) {
-            self.does(|janus, scope| janus.bytes(scope, piece));
+            self.does(|janus, scope| janus.bytes(scope, Connection::First, piece));
         }
     }
 
@@ -107,7 +107,7 @@ impl TestClient {
     fn receive(&mut self, body: &str) {
         let length = body.len();
         let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
-        self.does(|janus, scope| janus.second_bytes(scope, text.as_bytes()));
+        self.does(|janus, scope| janus.bytes(scope, Connection::Second, text.as_bytes()));
     }
 
     /// Returns a client with a session, which waits for events and has requested a handle.
@@ -115,7 +115,7 @@ impl TestClient {
         let mut client = TestClient::new();
         client.does(|janus, scope| janus.begin(scope));
         let to = |action| match action {
-            SignallingAction::Connect(target) | SignallingAction::ConnectSecond(target) => target,
+            SignallingAction::Connect(_, target) => target,
             action => panic!("{action:?}"),
         };
         let target = SignallingTarget {
@@ -124,7 +124,7 @@ impl TestClient {
             secure: false,
         };
         assert_eq!(to(client.next()), target);
-        client.does(|janus, scope| janus.connected(scope));
+        client.does(|janus, scope| janus.connected(scope, Connection::First));
         let (line, asked) = client.next_post();
         assert_eq!(line, "POST /janus HTTP/1.1");
         assert_eq!(
@@ -140,7 +140,7 @@ impl TestClient {
             let second = client
                 .actions
                 .iter()
-                .position(|own| matches!(own, SignallingAction::ConnectSecond(_)));
+                .position(|own| matches!(own, SignallingAction::Connect(Connection::Second, _)));
             let second = client
                 .actions
                 .remove(second.expect("it is wanted"))
@@ -152,7 +152,7 @@ impl TestClient {
             (&*line, &asked["janus"]),
             ("POST /janus/5 HTTP/1.1", &json!("attach"))
         );
-        client.does(|janus, scope| janus.second_connected(scope));
+        client.does(|janus, scope| janus.connected(scope, Connection::Second));
         assert_eq!(
             client.next_poll(),
             "GET /janus/5?maxev=10&rid=1&token=a%20b HTTP/1.1"
@@ -205,11 +205,14 @@ fn client_requests_by_post_and_gets_events_until_it_left() {
             .is_some_and(|due| due == START + Duration::from_secs(35))
     );
     // Janus closes the first connection meanwhile, so the next request uses another one.
-    client.does(|janus, scope| janus.closed(scope, CloseReason::End));
+    client.does(|janus, scope| janus.closed(scope, Connection::First, CloseReason::End));
     assert!(client.actions.is_empty());
     client.does(|janus, scope| janus.leave(scope));
-    assert!(matches!(client.next(), SignallingAction::Connect(_)));
-    client.does(|janus, scope| janus.connected(scope));
+    assert!(matches!(
+        client.next(),
+        SignallingAction::Connect(Connection::First, _)
+    ));
+    client.does(|janus, scope| janus.connected(scope, Connection::First));
     let (line, asked) = client.next_post();
     assert_eq!(
         (&*line, &asked["janus"]),
@@ -246,7 +249,7 @@ fn bad_answers_are_failures_with_a_reason() {
         assert_eq!(client.failure(), Some(failure), "{status} {body}");
     }
     let mut client = TestClient::in_session();
-    client.does(|janus, scope| janus.bytes(scope, b"SSH-2.0-x\r\n\r\n"));
+    client.does(|janus, scope| janus.bytes(scope, Connection::First, b"SSH-2.0-x\r\n\r\n"));
     assert_eq!(client.failure(), Some(Failure::NotHttp));
 }
 
@@ -254,10 +257,10 @@ fn bad_answers_are_failures_with_a_reason() {
 fn endless_answer_fails() {
     let mut client = TestClient::in_session();
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n";
-    client.does(|janus, scope| janus.second_bytes(scope, head));
+    client.does(|janus, scope| janus.bytes(scope, Connection::Second, head));
     for _ in 0..700 {
         if client.failure().is_none() {
-            client.does(|janus, scope| janus.second_bytes(scope, &[b' '; 8192]));
+            client.does(|janus, scope| janus.bytes(scope, Connection::Second, &[b' '; 8192]));
         }
     }
     assert_eq!(client.failure(), Some(Failure::MalformedResponse));
@@ -285,8 +288,8 @@ fn overdue_and_truncated_polls_fail() {
 
     let mut client = TestClient::in_session();
     client.does(|janus, scope| {
-        janus.second_bytes(scope, b"HTTP/1.1 200 OK\r\n");
-        janus.second_closed(scope, CloseReason::Reset);
+        janus.bytes(scope, Connection::Second, b"HTTP/1.1 200 OK\r\n");
+        janus.closed(scope, Connection::Second, CloseReason::Reset);
     });
     assert_eq!(client.failure(), Some(Failure::SignallingClosed));
 }
@@ -296,10 +299,13 @@ fn request_lost_with_its_connection_is_repeated() {
     // The connection for events, even if it was not in use before.
     let mut client = TestClient::in_session();
     for how in [CloseReason::Reset, CloseReason::End] {
-        client.does(|janus, scope| janus.second_closed(scope, how));
+        client.does(|janus, scope| janus.closed(scope, Connection::Second, how));
         if how == CloseReason::Reset {
-            assert!(matches!(client.next(), SignallingAction::ConnectSecond(_)));
-            client.does(|janus, scope| janus.second_connected(scope));
+            assert!(matches!(
+                client.next(),
+                SignallingAction::Connect(Connection::Second, _)
+            ));
+            client.does(|janus, scope| janus.connected(scope, Connection::Second));
             assert_eq!(
                 client.next_poll(),
                 "GET /janus/5?maxev=10&rid=1&token=a%20b HTTP/1.1",
@@ -326,14 +332,17 @@ fn request_lost_with_its_connection_is_repeated() {
         // An answer that nobody awaits changes nothing.
         client.answer("200 OK", r#"{"janus":"ack"}"#);
         client.actions.clear();
-        client.does(|janus, scope| janus.second_closed(scope, CloseReason::End));
-        assert!(matches!(client.next(), SignallingAction::ConnectSecond(_)));
-        client.does(|janus, scope| janus.second_connected(scope));
+        client.does(|janus, scope| janus.closed(scope, Connection::Second, CloseReason::End));
+        assert!(matches!(
+            client.next(),
+            SignallingAction::Connect(Connection::Second, _)
+        ));
+        client.does(|janus, scope| janus.connected(scope, Connection::Second));
         assert!(client.next_poll().contains("rid=2&"), "the same request");
     }
     assert_eq!(client.recorder.counter(m::REQUESTS_AGAIN), 3);
     client.now += POLL_DURATION_MIN - Duration::from_nanos(1);
-    client.does(|janus, scope| janus.second_closed(scope, CloseReason::End));
+    client.does(|janus, scope| janus.closed(scope, Connection::Second, CloseReason::End));
     assert_eq!(
         client.failure(),
         Some(Failure::SignallingClosed),
@@ -342,9 +351,12 @@ fn request_lost_with_its_connection_is_repeated() {
 
     // A connection that was in use: it ended while a request was on its way.
     let mut client = TestClient::in_session();
-    client.does(|janus, scope| janus.closed(scope, CloseReason::End));
-    assert!(matches!(client.next(), SignallingAction::Connect(_)));
-    client.does(|janus, scope| janus.connected(scope));
+    client.does(|janus, scope| janus.closed(scope, Connection::First, CloseReason::End));
+    assert!(matches!(
+        client.next(),
+        SignallingAction::Connect(Connection::First, _)
+    ));
+    client.does(|janus, scope| janus.connected(scope, Connection::First));
     let (line, asked) = client.next_post();
     assert_eq!(
         (&*line, &asked["janus"]),
@@ -352,7 +364,7 @@ fn request_lost_with_its_connection_is_repeated() {
     );
     assert_eq!(client.recorder.counter(m::REQUESTS_AGAIN), 1);
     // A connection that was not in use: the server refuses the request.
-    client.does(|janus, scope| janus.closed(scope, CloseReason::End));
+    client.does(|janus, scope| janus.closed(scope, Connection::First, CloseReason::End));
     assert_eq!(client.failure(), Some(Failure::SignallingClosed));
 }
 
@@ -367,12 +379,15 @@ fn connection_that_ends_with_an_answer_is_replaced() {
         let mut client = TestClient::in_session();
         let body = r#"{"janus":"success","transaction":"2","data":{"id":6}}"#;
         let text = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-        client.does(|janus, scope| janus.bytes(scope, text.as_bytes()));
+        client.does(|janus, scope| janus.bytes(scope, Connection::First, text.as_bytes()));
         assert!(
-            matches!(client.next(), SignallingAction::Connect(_)),
+            matches!(
+                client.next(),
+                SignallingAction::Connect(Connection::First, _)
+            ),
             "{head}"
         );
-        client.does(|janus, scope| janus.connected(scope));
+        client.does(|janus, scope| janus.connected(scope, Connection::First));
         let (line, asked) = client.next_post();
         assert_eq!(line, "POST /janus/5/6 HTTP/1.1");
         assert_eq!(asked["body"]["request"], json!("join"));
@@ -404,12 +419,14 @@ fn request_time_out_starts_when_the_request_is_sent() {
 fn answer_with_events_is_limited_to_the_length_of_ten_messages() {
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n";
     let mut client = TestClient::in_session();
-    client.does(|janus, scope| janus.second_bytes(scope, head));
+    client.does(|janus, scope| janus.bytes(scope, Connection::Second, head));
     for _ in 0..EVENTS_MAX {
-        client.does(|janus, scope| janus.second_bytes(scope, &vec![b' '; LIMITS.keep_max]));
+        client.does(|janus, scope| {
+            janus.bytes(scope, Connection::Second, &vec![b' '; LIMITS.keep_max])
+        });
     }
     assert_eq!(client.failure(), None);
-    client.does(|janus, scope| janus.second_bytes(scope, b" "));
+    client.does(|janus, scope| janus.bytes(scope, Connection::Second, b" "));
     assert_eq!(client.failure(), Some(Failure::MalformedResponse));
 }
 
@@ -426,13 +443,16 @@ fn next_poll_uses_the_connection_if_it_is_kept_alive() {
         client.actions.clear();
         let body = r#"{"janus":"keepalive"}"#;
         let text = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-        client.does(|janus, scope| janus.second_bytes(scope, text.as_bytes()));
+        client.does(|janus, scope| janus.bytes(scope, Connection::Second, text.as_bytes()));
         if !keeps {
             assert!(
-                matches!(client.next(), SignallingAction::ConnectSecond(_)),
+                matches!(
+                    client.next(),
+                    SignallingAction::Connect(Connection::Second, _)
+                ),
                 "{head}"
             );
-            client.does(|janus, scope| janus.second_connected(scope));
+            client.does(|janus, scope| janus.connected(scope, Connection::Second));
         }
         assert!(client.next_poll().contains("rid=2&"), "{head}");
         assert_eq!(client.recorder.counter(m::REQUESTS_AGAIN), 0, "{head}");

@@ -1,5 +1,8 @@
 //! Codecs in session descriptions.
 
+use kit::media::rtp::Clip;
+use kit::media::sdp::MediaKind;
+
 /// A codec with its payload type in one section (RFC 8866, 6.6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Codec {
@@ -27,6 +30,21 @@ impl Codec {
             parameters: None,
             feedback: Vec::new(),
         }
+    }
+
+    /// Returns the kind and the codec of a clip, without its parameters.
+    pub fn of_clip(clip: &Clip) -> (MediaKind, Codec) {
+        let kind = match clip.media() {
+            "audio" => MediaKind::Audio,
+            _ => MediaKind::Video,
+        };
+        let mut parts = clip.encoding().split('/');
+        let name = parts.next().unwrap_or_default();
+        let mut number = || parts.next().unwrap_or_default().parse::<u32>().ok();
+        let rate = number().unwrap_or(clip.clock_rate());
+        let channels = number().and_then(|channels| u8::try_from(channels).ok());
+        let codec = Codec::new(clip.payload_type(), name, rate);
+        (kind, Codec { channels, ..codec })
     }
 
     /// Returns the codec with these parameters.

@@ -13,7 +13,7 @@ use super::{CHANNEL, Shared};
 use crate::extension;
 use crate::feedback::RtxStream;
 use crate::peer::Peer;
-use crate::sdp::{Codec, MediaKind};
+use crate::sdp::Codec;
 use crate::transport_sequence::TransportSequence;
 use kit::media::rtcp::{SenderInfo, write_bye, write_cname, write_sender_report};
 use kit::media::rtp::{FlowSettings, RtpFlow};
@@ -54,15 +54,9 @@ impl EndedStreams {
 /// Returns the tracks of generated media.
 pub(super) fn generated_tracks(source: &MediaSource) -> Vec<Track> {
     let track = |clip: &Arc<mediagen::clip::Clip>| {
-        let encoding = clip.encoding();
-        let (name, rate) = encoding.split_once('/').unwrap_or((encoding, ""));
-        let rate = rate.parse().unwrap_or(clip.clock_rate());
-        let codec = Codec::new(clip.payload_type(), name, rate);
+        let (kind, codec) = Codec::of_clip(clip);
         Track {
-            kind: match clip.media() {
-                "audio" => MediaKind::Audio,
-                _ => MediaKind::Video,
-            },
+            kind,
             codec: match clip.parameters() {
                 "" => codec,
                 parameters => codec.with_parameters(parameters),

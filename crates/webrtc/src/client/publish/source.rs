@@ -71,12 +71,8 @@ impl Setup {
         };
         let mut medias = Vec::new();
         for (index, clip) in source.clips.iter().enumerate() {
-            let encoding = clip.encoding();
-            let (name, rate) = encoding.split_once('/').unwrap_or((encoding, ""));
-            let (rate, channels) = rate.split_once('/').unwrap_or((rate, ""));
-            let rate = rate.parse().unwrap_or(clip.clock_rate());
-            let mut codec = Codec::new(clip.payload_type(), name, rate);
-            codec.channels = channels.parse().ok();
+            let (kind, mut codec) = Codec::of_clip(clip);
+            let rate = codec.clock_rate;
             if !clip.parameters().is_empty() {
                 // Parameter sets are sent in packets, so the offer need not contain them (RFC 6184,
                 // 8.1).
@@ -84,10 +80,6 @@ impl Setup {
                 let parts: Vec<&str> = clip.parameters().split(';').filter(named).collect();
                 codec = codec.with_parameters(&parts.join(";"));
             }
-            let kind = match clip.media() {
-                "audio" => MediaKind::Audio,
-                _ => MediaKind::Video,
-            };
             let mut codecs = vec![codec];
             if kind == MediaKind::Video {
                 let rtx = Codec::new(self.rtx_payload_type(index), "rtx", rate);

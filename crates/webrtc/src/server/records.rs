@@ -88,55 +88,37 @@ impl SentCounts {
         }
     }
 
+    /// Returns the counts that are summed over tracks.
+    fn sums(&mut self) -> [&mut u64; 18] {
+        [
+            &mut self.planned,
+            &mut self.sent,
+            &mut self.expected,
+            &mut self.lost,
+            &mut self.left_out,
+            &mut self.duplicated,
+            &mut self.reordered,
+            &mut self.payload_bytes,
+            &mut self.asked,
+            &mut self.asked_too_late,
+            &mut self.again,
+            &mut self.recovered,
+            &mut self.again_in_vain,
+            &mut self.left_out_again,
+            &mut self.not_taken,
+            &mut self.overflown,
+            &mut self.frames,
+            &mut self.frames_late_nanos,
+        ]
+    }
+
     /// Adds the counts of another track.
-    pub(super) fn add(&mut self, other: &SentCounts) {
-        let SentCounts {
-            planned,
-            sent,
-            expected,
-            lost,
-            left_out,
-            duplicated,
-            reordered,
-            payload_bytes,
-            asked,
-            asked_too_late,
-            again,
-            recovered,
-            again_in_vain,
-            left_out_again,
-            not_taken,
-            overflown,
-            first_left_nanos,
-            frames,
-            frames_late_nanos,
-            lowest: _,
-            highest: _,
-        } = *other;
-        for (sum, more) in [
-            (&mut self.planned, planned),
-            (&mut self.sent, sent),
-            (&mut self.expected, expected),
-            (&mut self.lost, lost),
-            (&mut self.left_out, left_out),
-            (&mut self.duplicated, duplicated),
-            (&mut self.reordered, reordered),
-            (&mut self.payload_bytes, payload_bytes),
-            (&mut self.asked, asked),
-            (&mut self.asked_too_late, asked_too_late),
-            (&mut self.again, again),
-            (&mut self.recovered, recovered),
-            (&mut self.again_in_vain, again_in_vain),
-            (&mut self.left_out_again, left_out_again),
-            (&mut self.not_taken, not_taken),
-            (&mut self.overflown, overflown),
-            (&mut self.frames, frames),
-            (&mut self.frames_late_nanos, frames_late_nanos),
-        ] {
-            *sum += more;
+    pub(super) fn add(&mut self, mut other: SentCounts) {
+        for (sum, more) in self.sums().into_iter().zip(other.sums()) {
+            *sum += *more;
         }
-        let both = self.first_left_nanos.into_iter().chain(first_left_nanos);
-        self.first_left_nanos = both.min();
+        let both = self.first_left_nanos.into_iter();
+        self.first_left_nanos = both.chain(other.first_left_nanos).min();
     }
 }
 

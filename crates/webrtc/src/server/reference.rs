@@ -182,7 +182,7 @@ impl Tally for PeerTally {
         served.sessions += 1;
         served.connected += u64::from(peer.connected);
         served.published += u64::from(peer.published);
-        if let Some(sent) = &peer.sent {
+        if let Some(sent) = peer.sent {
             served.sent.add(sent);
         }
         if let Some(received) = &peer.received {
@@ -194,30 +194,24 @@ impl Tally for PeerTally {
     }
 
     fn progress(&self) -> String {
-        let ServedTotals {
-            sessions,
-            connected,
-            published,
-            sent,
-            received,
-            lost,
-            ..
-        } = &self.served;
+        let (served, sent) = (&self.served, &self.served.sent);
+        let listener = self.server.listener_counts();
+        let count = |number: u64| count(number as f64);
         format!(
             "{}, {} connected, {} of publishers: {} packets sent, {} left out, {} sent twice, \
              {} out of order, {} retransmitted; {} received, {} lost; {} requests, {} refused",
-            plural(*sessions as f64, "session", "sessions"),
-            count(*connected as f64),
-            count(*published as f64),
-            count(sent.sent as f64),
-            count(sent.left_out as f64),
-            count(sent.duplicated as f64),
-            count(sent.reordered as f64),
-            count(sent.again as f64),
-            count(*received as f64),
-            count(*lost as f64),
-            count(self.server.listener_counts().requests as f64),
-            count(self.server.listener_counts().refused as f64),
+            plural(served.sessions as f64, "session", "sessions"),
+            count(served.connected),
+            count(served.published),
+            count(sent.sent),
+            count(sent.left_out),
+            count(sent.duplicated),
+            count(sent.reordered),
+            count(sent.again),
+            count(served.received),
+            count(served.lost),
+            count(listener.requests),
+            count(listener.refused),
         )
     }
 

@@ -44,7 +44,7 @@ pub(super) struct EndedStreams {
 
 impl EndedStreams {
     pub(super) fn add(&mut self, media: SentTrackCounts) {
-        self.sent.add(&media.counts);
+        self.sent.add(media.counts);
         if self.media.len() < TRACKS_MAX {
             self.media.push(media);
         }

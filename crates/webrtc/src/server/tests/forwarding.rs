@@ -116,7 +116,7 @@ fn every_packet_reaches_each_player_with_its_time_code() {
             "{sent:?}"
         );
         assert_eq!((sent.lost, sent.overflown), (0, 0));
-        all.add(&sent);
+        all.add(sent);
     }
     assert!(players.iter().all(|player| player.relayed));
     for (id, expected) in [
@@ -180,7 +180,7 @@ fn losses_are_recovered_on_each_side_separately() {
         assert!(test.count(m::RETRANSMITTED_PACKETS) >= received.recovered);
         let mut all = SentCounts::default();
         for player in &players {
-            all.add(&player.sent.expect("it played"));
+            all.add(player.sent.expect("it played"));
         }
         assert!(all.recovered > 0 && all.left_out > 0);
         for (id, expected) in [

@@ -46,7 +46,7 @@ fn room_participants_receive_all_others_until_they_leave() {
         let served = test.served();
         let sent = served.iter().filter_map(|peer| peer.sent);
         let mut all = SentCounts::default();
-        sent.for_each(|sent| all.add(&sent));
+        sent.for_each(|sent| all.add(sent));
         let published = served.iter().filter_map(|peer| peer.received);
         let received_by_server: u64 = published.map(|received| received.received).sum();
         assert_eq!(received_by_server, test.count(m::SENT_PACKETS));

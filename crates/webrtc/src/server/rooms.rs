@@ -46,6 +46,9 @@ pub(super) enum PlayChange {
     Stop(u32),
 }
 
+/// Publications in a room, by participant.
+pub(super) type Publications = BTreeMap<u64, Arc<Publication>>;
+
 #[derive(Debug)]
 pub(super) struct Room {
     /// Slot of the room. The room's topic is named after it. A later room reuses the slot, because
@@ -67,7 +70,7 @@ struct Participant {
 
 impl Room {
     /// Returns the publications whose media arrives, by participant.
-    pub(super) fn active_publications(&self) -> BTreeMap<u64, Arc<Publication>> {
+    pub(super) fn active_publications(&self) -> Publications {
         let participants = self.participants.iter();
         let publications = participants
             .filter_map(|(id, participant)| Some((*id, participant.active_publication.clone()?)));
@@ -125,6 +128,12 @@ impl Rooms {
 
     pub(super) fn find(&self, id: &JanusId) -> Option<&Room> {
         self.rooms.get(id)
+    }
+
+    /// Returns the publications of a room whose media arrives, and its topic.
+    pub(super) fn publications(&self, id: &JanusId) -> Option<(Publications, String)> {
+        let room = self.find(id)?;
+        Some((room.active_publications(), room.topic()))
     }
 
     /// Removes a room. Returns its topic if the room existed.

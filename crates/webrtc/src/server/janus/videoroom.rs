@@ -9,7 +9,7 @@ use super::subscriber::Subscriber;
 use super::{HandleUse, JanusConnection, JanusError, JoinedParticipant, Jsep, code, janus_error};
 use crate::server::add;
 use crate::server::publication::{Publication, Track};
-use crate::server::rooms::{Room, RoomError, announce_change};
+use crate::server::rooms::{Publications, Room, RoomError, announce_change};
 use crate::url::JanusId;
 use session::{Context, Output};
 
@@ -34,7 +34,7 @@ pub(super) fn streams_json(tracks: &[Track]) -> Value {
     tracks.iter().enumerate().map(stream).collect()
 }
 
-fn publishers_json(feeds: &BTreeMap<u64, Arc<Publication>>, without: u64) -> Value {
+fn publishers_json(feeds: &Publications, without: u64) -> Value {
     let others = feeds.iter().filter(|(id, _)| **id != without);
     let one = |(id, own): (&u64, &Arc<Publication>)| {
         let streams = streams_json(&own.tracks);
@@ -43,7 +43,7 @@ fn publishers_json(feeds: &BTreeMap<u64, Arc<Publication>>, without: u64) -> Val
     others.map(one).collect()
 }
 
-fn peer_numbers(feeds: &BTreeMap<u64, Arc<Publication>>) -> BTreeMap<u64, u64> {
+fn peer_numbers(feeds: &Publications) -> BTreeMap<u64, u64> {
     let numbers = feeds.iter().map(|(feed, own)| (*feed, own.number));
     numbers.collect()
 }
@@ -149,10 +149,7 @@ impl JanusConnection {
         let mut rooms = self.shared.rooms();
         let joined = rooms.join(&room);
         let number = joined.map_err(|_| janus_error(code::PUBLISHERS_FULL, "the room is full"))?;
-        let (feeds, topic) = rooms
-            .find(&room)
-            .map(|room| (room.active_publications(), room.topic()))
-            .unwrap_or_default();
+        let (feeds, topic) = rooms.publications(&room).unwrap_or_default();
         drop(rooms);
         cx.out.push_back(Output::Subscribe {
             topic: topic.clone(),
@@ -245,14 +242,9 @@ impl JanusConnection {
         body: &Value,
     ) -> Result<Reply, JanusError> {
         let shared = self.shared.clone();
-        let feeds = {
-            let rooms = shared.rooms();
-            let joined = rooms
-                .find(&room)
-                .map(|room| (room.active_publications(), room.topic()));
-            joined.ok_or_else(|| janus_error(code::NO_SUCH_ROOM, "no such room"))?
-        };
-        let (feeds, topic) = feeds;
+        let found = shared.rooms().publications(&room);
+        let (feeds, topic) =
+            found.ok_or_else(|| janus_error(code::NO_SUCH_ROOM, "no such room"))?;
         let negotiating = shared.create_offerer(cx.now, self.local);
         let negotiating = negotiating.map_err(|refused| (code::PUBLISHERS_FULL, refused.text))?;
         let mut subscriber = Subscriber::new(shared, room, topic.clone(), negotiating);
@@ -310,11 +302,9 @@ impl JanusConnection {
     ) -> Result<Reply, JanusError> {
         let shared = self.shared.clone();
         let subscriber = self.subscriber(id)?;
-        let feeds = {
-            let rooms = shared.rooms();
-            rooms.find(subscriber.room()).map(Room::active_publications)
-        };
-        let feeds = feeds.ok_or_else(|| janus_error(code::NO_SUCH_ROOM, "the room was removed"))?;
+        let found = shared.rooms().publications(subscriber.room());
+        let (feeds, _) =
+            found.ok_or_else(|| janus_error(code::NO_SUCH_ROOM, "the room was removed"))?;
         let (added, removed) = match request {
             "subscribe" => (&body["streams"], &Value::Null),
             "unsubscribe" => (&Value::Null, &body["streams"]),
@@ -373,13 +363,10 @@ impl JanusConnection {
                 }
             }
             Some(HandleUse::Subscriber(subscriber)) => {
-                let feeds = {
-                    let rooms = shared.rooms();
-                    let room = rooms.find(subscriber.room());
-                    room.filter(|room| room.topic() == topic)
-                        .map(Room::active_publications)
+                let found = shared.rooms().publications(subscriber.room());
+                let Some((feeds, _)) = found.filter(|(_, own)| own == topic) else {
+                    return;
                 };
-                let Some(feeds) = feeds else { return };
                 subscriber.unsubscribe_departed(&feeds);
                 if let Some((offer, streams)) = subscriber.next_offer() {
                     let data = json!({"videoroom": "updated", "streams": streams});

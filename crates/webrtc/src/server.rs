@@ -33,14 +33,10 @@ use measure::{Catalogue, Time};
 use serde::Serialize;
 
 use super::certificate::Certificate;
-use super::metrics::WEBRTC;
 use ::session::seeds::derive_seed;
 use ::session::{ChannelId, Context, Endpoint, Output, Port, Session};
-use kit::media::rtp::metrics::RTP;
 use kit::media::source::{MediaSource, SourceConfig};
-use kit::metrics::{CLIENTS, ZAPPING};
 use kit::published_streams::PublishedStreams;
-use kit::viewer::VIEWERS;
 use publication::{Publication, StreamItem, Track};
 use registry::Registry;
 use rooms::Rooms;
@@ -53,8 +49,8 @@ pub use records::{DroppedCounts, ReceivedCounts, SentCounts, SentTrackCounts, Se
 /// of the endpoint's socket.
 const CHANNEL: ChannelId = ChannelId(0);
 
-/// Metrics of the server's sessions.
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS, &ZAPPING, &VIEWERS, &RTP, &WEBRTC]);
+/// Metrics of the server's sessions: those of clients.
+const CATALOGUE: Catalogue = super::PROTOCOL.catalogue;
 
 /// Settings of the reference server.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,6 +12,7 @@ use super::answers::{self, LocalParams};
 use super::publication::{PeerMessage, Publication, peer_topic};
 use super::registry::{NewPeer, Registry, Removed};
 use super::session::{PendingPeer, Role};
+use super::stream_sender::PlannedStream;
 use crate::peer::{Peer, PeerConfig};
 use crate::sdp::{SessionDescription, TransportParameters};
 use kit::published_streams::Refusal;
@@ -142,10 +143,11 @@ impl Shared {
             );
             return Err(NegotiationError::new(406, why));
         };
-        let role = Role::Player {
+        let role = Role::Player(PlannedStream {
+            name: name.to_owned(),
             planned: sent_tracks,
             publication,
-        };
+        });
         let id = self.register(&mut self.registry(), name, negotiating, role);
         Ok(NegotiatedPeer { id, answer })
     }

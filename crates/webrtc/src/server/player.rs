@@ -26,10 +26,6 @@ pub(super) struct Player {
     /// Transport-wide sequence numbers of all packets, if negotiated.
     transport_numbers: Option<TransportSequence>,
     ended_streams: EndedStreams,
-    key_frames_requested: u64,
-    /// Packets that the player reported as received, and number of estimates that it sent (REMB).
-    arrivals_reported: u64,
-    rembs: u64,
 }
 
 impl Player {
@@ -48,9 +44,6 @@ impl Player {
             started: false,
             transport_numbers: None,
             ended_streams: EndedStreams::default(),
-            key_frames_requested: 0,
-            arrivals_reported: 0,
-            rembs: 0,
         }
     }
 
@@ -102,8 +95,13 @@ impl Player {
         }
     }
 
-    /// Handles RTCP feedback of the player, up to the first malformed message.
-    pub(super) fn handle_feedback(&mut self, cx: &mut Context<'_>, compound: &[u8]) {
+    /// Handles RTCP feedback of the player, up to the first malformed message, and counts it.
+    pub(super) fn handle_feedback(
+        &self,
+        cx: &mut Context<'_>,
+        compound: &[u8],
+        record: &mut ServedPeer,
+    ) {
         for message in messages(compound).map_while(Result::ok) {
             match message {
                 Message::Nack { media, missing, .. } => {
@@ -112,24 +110,26 @@ impl Player {
                         sender.request_retransmissions(cx, media, &missing);
                     }
                 }
-                Message::PictureLoss { media, .. } => self.request_key_frame(cx, media),
+                Message::PictureLoss { media, .. } => {
+                    record.key_frames_wanted += 1;
+                    self.request_key_frame(cx, media);
+                }
                 Message::FullIntra { requests, .. } => {
                     // One key frame answers all requests in the message.
                     if let Some((media, _)) = requests.first() {
+                        record.key_frames_wanted += 1;
                         self.request_key_frame(cx, *media);
                     }
                 }
-                Message::Remb { .. } => self.rembs += 1,
+                Message::Remb { .. } => record.rembs += 1,
                 Message::TransportCc(feedback) => {
-                    self.arrivals_reported +=
-                        feedback.receive_deltas.iter().flatten().count() as u64;
+                    record.arrivals_told += feedback.receive_deltas.iter().flatten().count() as u64;
                 }
             }
         }
     }
 
-    fn request_key_frame(&mut self, cx: &mut Context<'_>, media: u32) {
-        self.key_frames_requested += 1;
+    fn request_key_frame(&self, cx: &mut Context<'_>, media: u32) {
         let own = self.streams.iter().find(|own| own.sends_ssrc(media));
         if let Some(sender) =
             own.or_else(|| self.streams.first().filter(|_| self.streams.len() == 1))
@@ -201,8 +201,5 @@ impl Player {
         let ended = std::mem::take(&mut self.ended_streams);
         record.sent = Some(ended.sent);
         record.sent_media = ended.media;
-        record.key_frames_wanted = self.key_frames_requested;
-        record.arrivals_told = self.arrivals_reported;
-        record.rembs = self.rembs;
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::answers::{ReceivedTrack, SentTrack};
+use super::answers::ReceivedTrack;
 use super::faults::Silence;
 use super::player::Player;
 use super::publication::{PeerMessage, Publication, peer_topic};
@@ -30,10 +30,7 @@ const LINGER: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) enum Role {
     /// The client plays generated media, or what another client publishes.
-    Player {
-        planned: Vec<SentTrack>,
-        publication: Option<Arc<Publication>>,
-    },
+    Player(PlannedStream),
     /// The client plays what others publish in a room. Its end is announced on `topic`.
     Subscriber {
         feeds: Vec<PlannedStream>,
@@ -61,7 +58,7 @@ impl PendingPeer {
     pub(super) fn published_stream(&self) -> Option<&str> {
         match &self.role {
             Role::Publisher { .. } => Some(&self.name),
-            Role::Player { .. } | Role::Subscriber { .. } => None,
+            Role::Player(_) | Role::Subscriber { .. } => None,
         }
     }
 }
@@ -112,16 +109,8 @@ impl PeerSession {
         };
         let mut room_topic = None;
         let media = match role {
-            Role::Player {
-                planned,
-                publication,
-            } => {
-                record.relayed = publication.is_some();
-                let stream = PlannedStream {
-                    name,
-                    planned,
-                    publication,
-                };
+            Role::Player(stream) => {
+                record.relayed = stream.publication.is_some();
                 let player = Player::new(shared.clone(), number, vec![stream], false);
                 MediaHandler::Player(Box::new(player))
             }
@@ -176,7 +165,9 @@ impl PeerSession {
                 }
             }
             Received::Rtcp(compound) => match &mut self.media {
-                MediaHandler::Player(player) => player.handle_feedback(cx, compound),
+                MediaHandler::Player(player) => {
+                    player.handle_feedback(cx, compound, &mut self.record)
+                }
                 MediaHandler::Publisher(receiver) => {
                     receiver.handle_rtcp(cx, compound, datagram.at)
                 }

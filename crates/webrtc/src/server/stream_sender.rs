@@ -79,29 +79,21 @@ struct Stream {
 pub(super) struct StreamSender {
     shared: Arc<Shared>,
     number: u64,
-    name: String,
-    planned_tracks: Vec<SentTrack>,
-    /// Publication that is played; `None` for generated media. Once it is played, `position` holds
-    /// the number of its next item, and the serial number by which the player leaves it.
-    publication: Option<Arc<Publication>>,
+    /// Stream that is played. Its planned tracks are taken at the start.
+    stream: PlannedStream,
+    /// Number of the next item of a publication that is played, and the serial number by which the
+    /// player leaves it.
     position: Option<(u64, u64)>,
     streams: Vec<Stream>,
     report_at: Option<Time>,
 }
 
 impl StreamSender {
-    pub(super) fn new(shared: Arc<Shared>, number: u64, feed: PlannedStream) -> StreamSender {
-        let PlannedStream {
-            name,
-            planned,
-            publication,
-        } = feed;
+    pub(super) fn new(shared: Arc<Shared>, number: u64, stream: PlannedStream) -> StreamSender {
         StreamSender {
             shared,
             number,
-            name,
-            planned_tracks: planned,
-            publication,
+            stream,
             position: None,
             streams: Vec::new(),
             report_at: None,
@@ -110,15 +102,14 @@ impl StreamSender {
 
     /// Returns the topic on which new items of the publication are announced.
     pub(super) fn topic(&self) -> Option<String> {
-        let publication = self.publication.as_ref()?;
+        let publication = self.stream.publication.as_ref()?;
         Some(stream_topic(publication.stream_index))
     }
 
     /// Returns the number of the PeerConnection that publishes the stream, if a client does.
     pub(super) fn publisher(&self) -> Option<u64> {
-        self.publication
-            .as_ref()
-            .map(|publication| publication.number)
+        let publication = self.stream.publication.as_ref()?;
+        Some(publication.number)
     }
 
     /// Returns true if a track is sent with this SSRC.
@@ -134,12 +125,12 @@ impl StreamSender {
         peer: &Peer,
         numbers: &mut Option<TransportSequence>,
     ) -> bool {
-        if let Some(publication) = &self.publication {
-            let now = self.shared.publication(&self.name);
+        if let Some(publication) = &self.stream.publication {
+            let now = self.shared.publication(&self.stream.name);
             if now.is_none_or(|now| now.number != publication.number) {
                 return false;
             }
-            let Some(joined) = self.shared.published.join(&self.name) else {
+            let Some(joined) = self.shared.published.join(&self.stream.name) else {
                 return false;
             };
             self.position = Some((joined.next, joined.serial));
@@ -147,13 +138,14 @@ impl StreamSender {
                 .extend(self.topic().map(|topic| Output::Subscribe { topic }));
         }
         let mut numbered = self
-            .planned_tracks
+            .stream
+            .planned
             .iter()
             .filter_map(|planned| planned.transport_cc_id);
         if let Some(extension) = numbered.next() {
             numbers.get_or_insert_with(|| TransportSequence::new(extension));
         }
-        for planned in std::mem::take(&mut self.planned_tracks) {
+        for planned in std::mem::take(&mut self.stream.planned) {
             if self.shared.config.faults.silences(planned.kind) {
                 continue;
             }
@@ -166,7 +158,7 @@ impl StreamSender {
                 let parts = [of, track as u64, u64::from(planned.ssrc)];
                 self.shared.seeded_random(self.number, &parts)
             };
-            let media = match &self.publication {
+            let media = match &self.stream.publication {
                 Some(_) => PlayerMedia::Forwarded(ForwardQueue::default()),
                 None => {
                     let config = &self.shared.config;
@@ -223,7 +215,7 @@ impl StreamSender {
 
     /// Requests a key frame from the publisher. Generated media keeps its own key frame interval.
     pub(super) fn request_key_frame(&self, cx: &mut Context<'_>) {
-        if let Some(publication) = &self.publication {
+        if let Some(publication) = &self.stream.publication {
             let topic = peer_topic(publication.publisher_slot);
             PeerMessage::KeyFrameRequest.publish(cx, topic, publication.number);
         }
@@ -250,7 +242,7 @@ impl StreamSender {
         let Some((next, _)) = &mut self.position else {
             return;
         };
-        let (items, end) = self.shared.published.items_from(&self.name, *next);
+        let (items, end) = self.shared.published.items_from(&self.stream.name, *next);
         *next = end;
         for item in items {
             match item {
@@ -385,7 +377,7 @@ impl StreamSender {
             });
         }
         if let Some((_, serial)) = self.position {
-            self.shared.published.leave(&self.name, serial);
+            self.shared.published.leave(&self.stream.name, serial);
         }
     }
 }

@@ -392,6 +392,11 @@ impl ClientConfig {
         }
     }
 
+    /// Returns `true` if clients in a room receive the others.
+    pub(super) fn receives_others(&self) -> bool {
+        self.subscribe != Subscribe::Nobody
+    }
+
     pub(super) fn has_token(&self) -> bool {
         self.token.is_some() || !self.tokens.is_empty()
     }

@@ -5,7 +5,6 @@
 use serde_json::{Value, json};
 
 use super::config::ClientConfig;
-use super::signalling::janus::Subscribe;
 use super::url::{Resource, Url};
 use kit::browser::Page;
 
@@ -104,7 +103,7 @@ fn room(config: &ClientConfig, id: Value, url: &str) -> Value {
         "room": id,
         "made": config.room_request(),
         "publish": publish,
-        "receive": config.subscribe != Subscribe::Nobody,
+        "receive": config.receives_others(),
     })
 }
 

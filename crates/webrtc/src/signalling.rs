@@ -15,7 +15,7 @@ use std::time::Duration;
 use measure::{HistogramId, Recorder, Time};
 
 use super::failure::Failure;
-use kit::http1::{AdditionalFields, Url};
+use kit::http1::Url;
 use session::CloseReason;
 
 /// Maximum length of a description, in bytes. That of a room with hundreds of streams is shorter.
@@ -221,21 +221,6 @@ pub trait Signalling: Debug {
     /// Returns what the client waits for, and since when, in case it is stopped meanwhile. `None`
     /// if it waits for nothing.
     fn awaited(&self) -> Option<(Time, String)>;
-}
-
-/// Settings of all kinds of signalling.
-#[derive(Clone, Debug)]
-pub struct CommonSettings {
-    /// Time-out of each request.
-    pub request_timeout: Duration,
-    /// Token: that of `Authorization: Bearer`, or Janus' token.
-    pub token: Option<String>,
-    /// Value of `User-Agent`.
-    pub user_agent: String,
-    /// Additional header fields of each HTTP request, that for a WebSocket included.
-    pub headers: AdditionalFields,
-    /// Seed of all random values.
-    pub seed: u64,
 }
 
 /// Returns the failure of a client whose connection has ended, and a text for its detail.

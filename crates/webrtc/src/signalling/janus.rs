@@ -17,19 +17,21 @@ mod streaming;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::Duration;
 
 use measure::Time;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::websocket::{SocketEvent, WebsocketClient};
 use super::{
-    CommonSettings, Connection, FeedStream, PeerNumber, Signalling, SignallingAction,
-    SignallingContext, SignallingTarget, closed_failure,
+    Connection, FeedStream, PeerNumber, Signalling, SignallingAction, SignallingContext,
+    SignallingTarget, closed_failure,
 };
+use crate::config::ClientConfig;
 use crate::failure::Failure;
 use crate::metrics as m;
-use crate::url::{JanusId, Resource};
+use crate::url::{self, JanusId, Resource};
 use kit::http1::Url;
 use kit::websocket::{self, Limits};
 use session::CloseReason;
@@ -74,33 +76,6 @@ pub enum Subscribe {
     Each,
     /// Other participants are not received.
     Nobody,
-}
-
-/// Settings of a Janus session.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    pub common: CommonSettings,
-    /// Room or mount point.
-    pub place: Resource,
-    /// True if candidates follow a description in messages of their own instead of being part of
-    /// it.
-    pub trickle: bool,
-    /// True if the client publishes in the room.
-    pub publishes: bool,
-    /// How the other participants of the room are received.
-    pub subscribe: Subscribe,
-    /// API secret of Janus.
-    pub api_secret: Option<String>,
-    /// PIN of the room or mount point.
-    pub pin: Option<String>,
-    /// Body of the request that creates the room if it does not exist. `None` to create no room.
-    pub room: Option<Value>,
-    /// Layer of a simulcast that is received, in Janus' numbering.
-    pub substream: Option<u64>,
-    /// Number of last speakers whose video is received. `None` for all publishers.
-    pub last_n: Option<usize>,
-    /// True for HTTP with long polling, false for a WebSocket.
-    pub long_poll: bool,
 }
 
 /// Progress of the session.
@@ -149,7 +124,9 @@ enum Role {
 /// Janus session of a client.
 #[derive(Debug)]
 pub struct Janus {
-    settings: Settings,
+    config: Arc<ClientConfig>,
+    /// Room or mount point.
+    place: Resource,
     api_url: Url,
     /// URL in failure details, without user name and password.
     shown_url: String,
@@ -179,17 +156,18 @@ pub struct Janus {
 }
 
 impl Janus {
-    /// Creates a session at this URL of a WebSocket or of the HTTP API.
-    pub fn new(settings: Settings, url: Url) -> Janus {
-        let (long_poll, last_n) = (settings.long_poll, settings.last_n);
-        let socket = WebsocketClient::new(LIMITS.keep_max, settings.common.seed);
+    /// Creates a session for the room or mount point of a URL. Random values are drawn from `seed`.
+    pub fn new(config: Arc<ClientConfig>, url: url::Url, seed: u64) -> Janus {
+        let (api_url, long_poll) = (url.endpoint, url.long_poll);
+        let last_n = config.last_n.map(|count| count as usize);
         Janus {
-            shown_url: url_without_credentials(&url, long_poll),
-            long_poll: long_poll.then(|| LongPoll::new(url.clone(), &settings)),
-            settings,
-            api_url: url,
+            shown_url: url_without_credentials(&api_url, long_poll),
+            long_poll: long_poll.then(|| LongPoll::new(api_url.clone(), config.clone())),
+            config,
+            place: url.resource,
+            api_url,
             phase: Phase::Idle,
-            socket,
+            socket: WebsocketClient::new(LIMITS.keep_max, seed),
             handles: Vec::new(),
             pending: BTreeMap::new(),
             last_transaction: 0,
@@ -245,7 +223,7 @@ impl Signalling for Janus {
     }
 
     fn set_fed_streams(&mut self, media: Vec<FeedStream>) {
-        if let Resource::Mountpoint(_) = self.settings.place {
+        if let Resource::Mountpoint(_) = self.place {
             self.fed_streams = media;
         }
     }
@@ -257,9 +235,8 @@ impl Signalling for Janus {
         if self.phase != Phase::Connecting {
             return;
         }
-        let common = &self.settings.common;
-        let mut headers = vec![("User-Agent", common.user_agent.as_str())];
-        headers.extend(common.headers.of_request(true));
+        let mut headers = vec![("User-Agent", self.config.user_agent.as_str())];
+        headers.extend(self.config.headers.of_request(true));
         self.socket
             .send_upgrade(scope, &self.api_url, &[SUBPROTOCOL], &headers);
         self.phase = Phase::Upgrading;
@@ -334,7 +311,7 @@ impl Signalling for Janus {
     }
 
     fn deadline(&self) -> Option<Time> {
-        let timeout = self.settings.common.request_timeout;
+        let timeout = self.config.request_timeout.0;
         let answer = match self.phase {
             Phase::Upgrading => Some(self.step_started_at + timeout),
             Phase::Creating | Phase::Session(_) | Phase::Leaving => {
@@ -351,7 +328,7 @@ impl Signalling for Janus {
     }
 
     fn handle_due(&mut self, scope: &mut SignallingContext<'_>) {
-        let timeout = self.settings.common.request_timeout;
+        let timeout = self.config.request_timeout.0;
         let since = match self.phase {
             Phase::Upgrading => Some(("WebSocket handshake", self.step_started_at)),
             Phase::Idle | Phase::Connecting | Phase::Ended => None,
@@ -398,7 +375,7 @@ impl Signalling for Janus {
     }
 
     fn expects_media(&self) -> bool {
-        match self.settings.place {
+        match self.place {
             Resource::Room(_) => self.has_publishers(),
             _ => self.fed_streams.is_empty(),
         }

@@ -10,9 +10,10 @@ mod room;
 mod token;
 mod tracks;
 
-pub use tracks::{LAYER_RIDS, SentLayer};
+pub use tracks::LAYER_RIDS;
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::Duration;
 
 use measure::Time;
@@ -20,9 +21,10 @@ use prost::Message as _;
 
 use super::websocket::{SocketEvent, WebsocketClient};
 use super::{
-    CommonSettings, Connection, Direction, PeerNumber, Signalling, SignallingAction,
-    SignallingContext, SignallingTarget,
+    Connection, Direction, PeerNumber, Signalling, SignallingAction, SignallingContext,
+    SignallingTarget,
 };
+use crate::config::ClientConfig;
 use crate::failure::Failure;
 use crate::metrics as m;
 use kit::http1::Url;
@@ -57,31 +59,6 @@ const PUBLISHER: PeerNumber = PeerNumber(0);
 /// PeerConnection in which the client receives.
 const SUBSCRIBER: PeerNumber = PeerNumber(1);
 
-/// Settings of a participant of a LiveKit room.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Settings of all kinds of signalling. Their token is sent unchanged. Without a token, one is
-    /// made from `key`.
-    pub common: CommonSettings,
-    /// Name of the room.
-    pub room: String,
-    /// Name and secret of the API key with which tokens are made.
-    pub key: Option<(String, String)>,
-    /// True if candidates follow a description in messages of their own instead of being part of
-    /// it.
-    pub trickle: bool,
-    /// True if the client publishes.
-    pub publishes: bool,
-    /// True if the client receives the others.
-    pub subscribes: bool,
-    /// Width and height of the published video, if known.
-    pub size: Option<(u32, u32)>,
-    /// Layers of the published simulcast, best first. Empty without simulcast.
-    pub layers: Vec<SentLayer>,
-    /// Layer of others that the client receives: 0 is low, 2 high. `None` if the server chooses.
-    pub quality: Option<u8>,
-}
-
 /// Progress of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -100,7 +77,10 @@ enum Phase {
 /// Client in a room of LiveKit.
 #[derive(Debug)]
 pub struct LiveKit {
-    settings: Settings,
+    config: Arc<ClientConfig>,
+    /// Name of the room.
+    room_name: String,
+    seed: u64,
     server_url: Url,
     /// URL in failure details, without user name and password.
     shown_url: String,
@@ -135,14 +115,16 @@ pub struct LiveKit {
 }
 
 impl LiveKit {
-    /// Creates a client of the server at this URL of a WebSocket.
-    pub fn new(settings: Settings, url: Url) -> LiveKit {
-        let seed = settings.common.seed;
+    /// Creates a client in the room with this name, of the server at this URL of a WebSocket.
+    /// Random values are drawn from `seed`.
+    pub fn new(config: Arc<ClientConfig>, room_name: String, url: Url, seed: u64) -> LiveKit {
         let secure = if url.is_secure() { "s" } else { "" };
         let path = url.target().trim_end_matches('/').to_owned();
         LiveKit {
             shown_url: format!("ws{secure}://{}{path}/rtc", url.authority()),
-            settings,
+            config,
+            room_name,
+            seed,
             server_url: url,
             wall_clock: Duration::ZERO,
             phase: Phase::Idle,
@@ -165,21 +147,22 @@ impl LiveKit {
 
     /// Returns the token for the server.
     fn token(&self, now: Time) -> Option<String> {
-        if let Some(token) = &self.settings.common.token {
+        if let Some(token) = &self.config.token {
             return Some(token.clone());
         }
-        let (api_key, secret) = self.settings.key.as_ref()?;
+        let api_key = self.config.api_key.as_ref()?;
+        let secret = self.config.api_secret.as_ref()?;
         // Two runs with one seed, perhaps on two machines, would otherwise have clients with the
         // same identities. The server would then remove the earlier clients.
         let run = self.wall_clock.as_nanos() as u64;
-        let identity = derive_seed(&[self.settings.common.seed, 22, run]);
+        let identity = derive_seed(&[self.seed, 22, run]);
         let identity = format!("streamgauge-{identity:016x}");
         let grant = Grant {
             api_key,
             identity: &identity,
-            room: &self.settings.room,
-            publishes: self.settings.publishes,
-            subscribes: self.settings.subscribes,
+            room: &self.room_name,
+            publishes: self.config.participate.is_some(),
+            subscribes: self.config.receives_others(),
         };
         Some(token(
             &grant,
@@ -322,7 +305,7 @@ impl LiveKit {
         self.phase = Phase::InRoom;
         self.server_version = shortened(&joined.server_version);
         let permission = joined.participant.as_ref().and_then(|own| own.permission);
-        if self.settings.subscribes && permission.is_some_and(|own| !own.can_subscribe) {
+        if self.config.receives_others() && permission.is_some_and(|own| !own.can_subscribe) {
             let what = "the token does not permit subscribing: write `subscribe: nobody`";
             return self.fail(scope, Failure::Forbidden, what);
         }
@@ -336,13 +319,13 @@ impl LiveKit {
             self.ping_interval = Some(interval);
             self.ping_at = scope.now + interval;
         }
-        if self.settings.publishes {
+        if self.config.participate.is_some() {
             scope.push(SignallingAction::CreateOffer {
                 peer: PUBLISHER,
                 direction: Direction::Send,
             });
         }
-        if self.settings.subscribes {
+        if self.config.receives_others() {
             self.offer_awaited_since = Some(scope.now);
             if self.room.has_publishers() {
                 scope.push(SignallingAction::ExpectMedia);
@@ -423,7 +406,7 @@ impl LiveKit {
         id: u32,
         sdp: String,
     ) {
-        let (sdp, candidates) = match self.settings.trickle {
+        let (sdp, candidates) = match self.config.trickle {
             true => super::split_candidates(&sdp),
             false => (sdp, Vec::new()),
         };
@@ -489,7 +472,7 @@ impl Signalling for LiveKit {
         if self.phase != Phase::Connecting {
             return;
         }
-        let subscribe = u8::from(self.settings.subscribes);
+        let subscribe = u8::from(self.config.receives_others());
         let url = format!(
             "{}?protocol={VERSION}&auto_subscribe={subscribe}",
             self.shown_url
@@ -500,13 +483,13 @@ impl Signalling for LiveKit {
         self.phase = Phase::Upgrading;
         self.step_started_at = scope.now;
         scope.recorder.add(m::REQUESTS, 1);
-        let common = &self.settings.common;
+        let config = &self.config;
         let authorization = format!("Bearer {token}");
         let mut headers = vec![
-            ("User-Agent", common.user_agent.as_str()),
+            ("User-Agent", config.user_agent.as_str()),
             ("Authorization", &authorization),
         ];
-        headers.extend(common.headers.of_request(true));
+        headers.extend(config.headers.of_request(true));
         self.socket.send_upgrade(scope, &url, &[], &headers);
     }
 
@@ -568,7 +551,7 @@ impl Signalling for LiveKit {
     }
 
     fn deadline(&self) -> Option<Time> {
-        let timeout = self.settings.common.request_timeout;
+        let timeout = self.config.request_timeout.0;
         let answer = self.oldest_awaited().map(|(_, since)| since + timeout);
         let ping =
             (self.phase == Phase::InRoom && self.ping_at != Time::NEVER).then_some(self.ping_at);
@@ -576,7 +559,7 @@ impl Signalling for LiveKit {
     }
 
     fn handle_due(&mut self, scope: &mut SignallingContext<'_>) {
-        let timeout = self.settings.common.request_timeout;
+        let timeout = self.config.request_timeout.0;
         if let Some((what, since)) = self.oldest_awaited()
             && scope.now >= since + timeout
         {
@@ -612,7 +595,7 @@ impl Signalling for LiveKit {
     }
 
     fn expects_media(&self) -> bool {
-        self.settings.subscribes && self.room.has_publishers()
+        self.config.receives_others() && self.room.has_publishers()
     }
 
     fn muted_until(&self, track: &str) -> Option<Time> {

@@ -7,12 +7,15 @@
 
 mod keys;
 
+use std::sync::Arc;
+
 use measure::Time;
 
 use super::{
-    CommonSettings, Connection, Direction, PeerNumber, SDP_MAX, Signalling, SignallingAction,
-    SignallingContext, SignallingTarget, closed_failure, split_candidates,
+    Connection, Direction, PeerNumber, SDP_MAX, Signalling, SignallingAction, SignallingContext,
+    SignallingTarget, closed_failure, split_candidates,
 };
+use crate::config::ClientConfig;
 use crate::failure::Failure;
 use crate::metrics as m;
 use kit::auth;
@@ -28,17 +31,6 @@ const REFUSAL_MAX: usize = 200;
 
 /// The only PeerConnection.
 pub const PEER: PeerNumber = PeerNumber(0);
-
-/// Settings of a WHIP or WHEP session.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    pub common: CommonSettings,
-    /// Hosts to which the server may redirect the client.
-    pub follow: RedirectPolicy,
-    /// True if candidates follow the offer in a request of their own (4.3.2) instead of being part
-    /// of it.
-    pub trickle: bool,
-}
 
 /// Progress of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +70,7 @@ impl Request {
 /// Session of a client.
 #[derive(Debug)]
 pub struct Whip {
-    settings: Settings,
+    config: Arc<ClientConfig>,
     /// Current endpoint: the given URL, or the one to which the client was redirected.
     url: Url,
     /// Endpoints before it.
@@ -100,9 +92,9 @@ pub struct Whip {
 
 impl Whip {
     /// Creates a session with the endpoint at `url`.
-    pub fn new(settings: Settings, url: Url, direction: Direction) -> Whip {
+    pub fn new(config: Arc<ClientConfig>, url: Url, direction: Direction) -> Whip {
         Whip {
-            settings,
+            config,
             url,
             visited: Vec::new(),
             direction,
@@ -144,7 +136,7 @@ impl Whip {
     fn send_request(&mut self, scope: &mut SignallingContext<'_>, request: Request) {
         let url = self.url_of(request);
         let (kind, body) = match request {
-            Request::Post if self.settings.trickle => {
+            Request::Post if self.config.trickle => {
                 ("application/sdp", split_candidates(&self.offer).0)
             }
             Request::Post => ("application/sdp", self.offer.clone()),
@@ -154,15 +146,15 @@ impl Whip {
             ),
             Request::Delete => ("", String::new()),
         };
-        let common = &self.settings.common;
+        let config = &self.config;
         let is_named_server = self.named_url().shares_credentials_with(url);
-        let token = common.token.as_ref().filter(|_| is_named_server);
+        let token = config.token.as_ref().filter(|_| is_named_server);
         let bearer = token.map(|token| format!("Bearer {token}"));
         let authorization = bearer.or_else(|| url.user_info().map(auth::basic));
-        let is_replaced = is_named_server && common.headers.contains("Authorization");
+        let is_replaced = is_named_server && config.headers.contains("Authorization");
         let authorization = authorization.filter(|_| !is_replaced);
         let length = body.len().to_string();
-        let mut headers = vec![("User-Agent", common.user_agent.as_str())];
+        let mut headers = vec![("User-Agent", config.user_agent.as_str())];
         if let Some(authorization) = &authorization {
             headers.push(("Authorization", authorization));
         }
@@ -179,7 +171,7 @@ impl Whip {
         if request != Request::Delete {
             headers.extend([("Content-Type", kind), ("Content-Length", &length)]);
         }
-        headers.extend(common.headers.of_request(is_named_server));
+        headers.extend(config.headers.of_request(is_named_server));
         let mut bytes = http1::write_request(request.method(), url, Version::Http11, &headers);
         bytes.extend_from_slice(body.as_bytes());
         self.decoder = ResponseDecoder::new();
@@ -223,7 +215,7 @@ impl Whip {
             }
         };
         let own = self.named_url().host();
-        if let Err(why) = self.settings.follow.check(own, None, url.host()) {
+        if let Err(why) = self.config.follow.check(own, None, url.host()) {
             let detail = format!("{status} redirects to {url}: {why}");
             return self.fail(scope, Failure::RedirectRefused, detail);
         }
@@ -292,7 +284,7 @@ impl Whip {
             return self.fail(scope, Failure::BadSdp, detail);
         };
         scope.push(SignallingAction::RemoteAnswer { peer: PEER, answer });
-        match self.settings.trickle && self.session_url.is_some() {
+        match self.config.trickle && self.session_url.is_some() {
             // The connection may have ended with the answer, and the session may be on another
             // host.
             true if self.has_connection && self.session_is_on_endpoint() => {
@@ -317,7 +309,7 @@ impl Whip {
         let url = url.map_err(|error| format!("{status} with `Location: {location}`: {error}"))?;
         // A session on another host would receive the last requests of a whole run. The session has
         // its own URL even if the client follows no redirects.
-        let follow = match self.settings.follow {
+        let follow = match self.config.follow {
             RedirectPolicy::None => RedirectPolicy::SameHost,
             follow => follow,
         };
@@ -482,7 +474,7 @@ impl Signalling for Whip {
 
     fn deadline(&self) -> Option<Time> {
         match self.phase {
-            Phase::Awaiting(_) => Some(self.asked_at + self.settings.common.request_timeout),
+            Phase::Awaiting(_) => Some(self.asked_at + self.config.request_timeout.0),
             _ => None,
         }
     }
@@ -491,7 +483,7 @@ impl Signalling for Whip {
         if self.deadline().is_some_and(|due| scope.now >= due) {
             let what = format!(
                 "no answer within {:.3} s",
-                self.settings.common.request_timeout.as_secs_f64()
+                self.config.request_timeout.0.as_secs_f64()
             );
             self.handle_missing_answer(scope, Failure::RequestTimeout, &what);
         }

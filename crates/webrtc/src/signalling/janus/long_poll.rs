@@ -2,18 +2,19 @@
 //! which one is always pending ("long poll").
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use measure::Time;
 use serde_json::{Value, json};
 
 use super::super::{Connection, SignallingAction, SignallingContext, SignallingTarget};
-use super::{Janus, JanusMessage, LIMITS, Phase, RequestKind, Settings, closed_failure};
+use super::{Janus, JanusMessage, LIMITS, Phase, RequestKind, closed_failure};
+use crate::config::ClientConfig;
 use crate::failure::Failure;
 use crate::metrics as m;
 use kit::http1::{
-    self, AdditionalFields, CloseState, Head, ResponseDecoder, ResponseError, ResponseItem, Url,
-    Version,
+    self, CloseState, Head, ResponseDecoder, ResponseError, ResponseItem, Url, Version,
 };
 use session::CloseReason;
 
@@ -166,9 +167,7 @@ fn malformed_failure(malformed: ResponseError) -> (Failure, String) {
 #[derive(Debug)]
 pub(super) struct LongPoll {
     api_url: Url,
-    user_agent: String,
-    /// Additional header fields.
-    headers: AdditionalFields,
+    config: Arc<ClientConfig>,
     /// Token and API secret, as they are appended to the query of a GET.
     credentials_query: String,
     /// Requests with their numbers that wait for earlier answers. Their number is bounded by that
@@ -183,20 +182,16 @@ pub(super) struct LongPoll {
 }
 
 impl LongPoll {
-    pub(super) fn new(api_url: Url, settings: &Settings) -> LongPoll {
-        let secrets = [
-            ("token", &settings.common.token),
-            ("apisecret", &settings.api_secret),
-        ];
+    pub(super) fn new(api_url: Url, config: Arc<ClientConfig>) -> LongPoll {
+        let secrets = [("token", &config.token), ("apisecret", &config.api_secret)];
         let secrets = secrets.into_iter().filter_map(|(name, secret)| {
             let secret = secret.as_ref()?;
             Some(format!("&{name}={}", percent_encoded(secret)))
         });
         LongPoll {
             api_url,
-            user_agent: settings.common.user_agent.clone(),
-            headers: settings.common.headers.clone(),
             credentials_query: secrets.collect(),
+            config,
             queue: VecDeque::new(),
             requests: HttpConnection::new(LIMITS.keep_max),
             // One message may be as long as the longest of a WebSocket.
@@ -226,11 +221,11 @@ impl LongPoll {
         let path: String = parts.map(|part| format!("/{part}")).collect();
         let length = text.len().to_string();
         let mut headers = vec![
-            ("User-Agent", &*self.user_agent),
+            ("User-Agent", &*self.config.user_agent),
             ("Content-Type", "application/json"),
             ("Content-Length", &length),
         ];
-        headers.extend(self.headers.of_request(true));
+        headers.extend(self.config.headers.of_request(true));
         let url = self.url_below(&path);
         let mut bytes = http1::write_request("POST", &url, Version::Http11, &headers);
         bytes.extend_from_slice(text.as_bytes());
@@ -242,8 +237,8 @@ impl LongPoll {
         self.polls += 1;
         let (number, secrets) = (self.polls, &self.credentials_query);
         let path = format!("/{session}?maxev={EVENTS_MAX}&rid={number}{secrets}");
-        let mut headers = vec![("User-Agent", &*self.user_agent)];
-        headers.extend(self.headers.of_request(true));
+        let mut headers = vec![("User-Agent", &*self.config.user_agent)];
+        headers.extend(self.config.headers.of_request(true));
         let request =
             http1::write_request("GET", &self.url_below(&path), Version::Http11, &headers);
         self.events.begin_request(now, &request);

@@ -149,7 +149,7 @@ impl Janus {
                 if self.long_poll.is_none() {
                     self.keepalive_at = scope.now + KEEPALIVE_INTERVAL;
                 }
-                let role = match self.settings.place {
+                let role = match self.place {
                     Resource::Mountpoint(_) => Role::Mountpoint,
                     _ => Role::Participant,
                 };
@@ -168,7 +168,7 @@ impl Janus {
                     Role::AllPublishers | Role::Publisher(_) => self.subscribe(scope, handle),
                 }
             }
-            RequestKind::Plugin(handle, name) => match self.settings.place {
+            RequestKind::Plugin(handle, name) => match self.place {
                 Resource::Mountpoint(_) => self.handle_immediate_answer(scope, name, data),
                 _ => self.plugin_done(scope, handle, name, data),
             },
@@ -194,7 +194,7 @@ impl Janus {
         if let Some(jsep) = jsep {
             self.handle_jsep(scope, handle, name, jsep);
         }
-        match self.settings.place {
+        match self.place {
             Resource::Mountpoint(_) => self.streaming_event(scope, name, &data),
             _ => self.room_event(scope, handle, name, &data, offers),
         }

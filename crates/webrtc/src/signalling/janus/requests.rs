@@ -70,10 +70,10 @@ impl Janus {
         if let Phase::Session(session) = self.phase {
             more["session_id"] = session.into();
         }
-        if let Some(token) = &self.settings.common.token {
+        if let Some(token) = &self.config.token {
             more["token"] = token.as_str().into();
         }
-        if let Some(secret) = &self.settings.api_secret {
+        if let Some(secret) = &self.config.api_secret {
             more["apisecret"] = secret.as_str().into();
         }
         let sent_at = self.long_poll.is_none().then_some(scope.now);
@@ -117,13 +117,13 @@ impl Janus {
             let mut lines = jsep.sdp.lines();
             let first = lines.find_map(|line| line.strip_prefix("a=mid:"));
             mid = first.unwrap_or_default().to_owned();
-            let (sdp, candidates) = match self.settings.trickle {
+            let (sdp, candidates) = match self.config.trickle {
                 true => split_candidates(&jsep.sdp),
                 false => (jsep.sdp, Vec::new()),
             };
             let kind = if jsep.is_offer { "offer" } else { "answer" };
-            more["jsep"] = json!({"type": kind, "sdp": sdp, "trickle": self.settings.trickle});
-            trickled = self.settings.trickle.then_some(candidates);
+            more["jsep"] = json!({"type": kind, "sdp": sdp, "trickle": self.config.trickle});
+            trickled = self.config.trickle.then_some(candidates);
         }
         self.send_request(scope, RequestKind::Plugin(handle, name), "message", more);
         for candidate in trickled.iter().flatten() {

@@ -43,10 +43,16 @@ impl RoomState {
 
 impl Janus {
     fn room_id(&self) -> Value {
-        match &self.settings.place {
+        match &self.place {
             Resource::Room(id) => id.to_json(),
             _ => Value::Null,
         }
+    }
+
+    /// Returns the layer of a simulcast that is received, in Janus' numbering.
+    pub(super) fn substream(&self) -> Option<u64> {
+        let layer = self.config.layer?;
+        Some(u64::from(layer.number()))
     }
 
     /// Returns `true` if there are publishers that this client receives or is to receive.
@@ -56,7 +62,7 @@ impl Janus {
 
     /// Joins the room, after creating it if that is configured.
     pub(super) fn create_or_join(&mut self, scope: &mut SignallingContext<'_>, handle: usize) {
-        match self.settings.room.clone() {
+        match self.config.room_request() {
             Some(mut body) => {
                 body["room"] = self.room_id();
                 self.send_plugin_request(scope, handle, "create", body, None);
@@ -67,7 +73,7 @@ impl Janus {
 
     fn join(&mut self, scope: &mut SignallingContext<'_>, handle: usize) {
         let mut body = json!({"room": self.room_id(), "ptype": "publisher"});
-        if let Some(pin) = &self.settings.pin {
+        if let Some(pin) = &self.config.pin {
             body["pin"] = pin.as_str().into();
         }
         self.send_plugin_request(scope, handle, "join", body, None);
@@ -155,7 +161,7 @@ impl Janus {
                 }
                 self.room.own_id = JanusId::from_json(&data["id"]);
                 self.room.private_id = data["private_id"].as_u64();
-                if self.settings.publishes {
+                if self.config.participate.is_some() {
                     scope.push(SignallingAction::CreateOffer {
                         peer: PeerNumber(handle as u32),
                         direction: Direction::Send,
@@ -188,7 +194,7 @@ impl Janus {
 
     /// Handles a list of publishers, and subscribes to the new ones.
     fn handle_publishers(&mut self, scope: &mut SignallingContext<'_>, publishers: &Value) {
-        if self.settings.subscribe == Subscribe::Nobody {
+        if !self.config.receives_others() {
             return;
         }
         let mut any = false;
@@ -203,12 +209,12 @@ impl Janus {
                 continue;
             }
             any = true;
-            match self.settings.subscribe {
+            match self.config.subscribe {
                 Subscribe::Each => self.attach(scope, Role::Publisher(id)),
                 _ => self.room.shared.add(id, &publisher["streams"]),
             }
         }
-        if any && self.settings.subscribe == Subscribe::Together {
+        if any && self.config.subscribe == Subscribe::Together {
             self.request_new_publishers(scope);
         }
     }
@@ -263,7 +269,7 @@ impl Janus {
         if let Some(private_id) = self.room.private_id {
             body["private_id"] = private_id.into();
         }
-        if let Some(pin) = &self.settings.pin {
+        if let Some(pin) = &self.config.pin {
             body["pin"] = pin.as_str().into();
         }
         self.send_plugin_request(scope, handle, "join", body, None);
@@ -272,7 +278,7 @@ impl Janus {
     /// Returns the request for all streams of a publisher, in the configured layer of a simulcast.
     pub(super) fn publisher_subscription(&self, id: &JanusId) -> Value {
         let mut stream = json!({"feed": id.to_json()});
-        if let Some(layer) = self.settings.substream {
+        if let Some(layer) = self.substream() {
             stream["substream"] = layer.into();
         }
         stream
@@ -281,8 +287,8 @@ impl Janus {
     /// Destroys the room if the scenario has `room`, unless others publish in it or this client
     /// does not know whether they do: they would be hung up.
     pub(super) fn destroy_room(&mut self, scope: &mut SignallingContext<'_>) {
-        let creates_room = self.settings.room.is_some();
-        let knows_others = self.settings.subscribe != Subscribe::Nobody;
+        let creates_room = self.config.room.is_some();
+        let knows_others = self.config.receives_others();
         if creates_room && knows_others && self.room.own_id.is_some() && self.room.feeds.is_empty()
         {
             let room = self.room_id();

@@ -193,7 +193,7 @@ impl Janus {
             }
         }
         let new = std::mem::take(&mut self.room.shared.unrequested);
-        let layer = self.settings.substream;
+        let layer = self.substream();
         let change = match &mut self.room.shared.last_speakers {
             Some(speakers) => speakers.take_change(&new, layer),
             None => SubscriptionChange {

@@ -33,11 +33,11 @@ fn describe_mountpoints(list: &Value) -> String {
 impl Janus {
     /// Requests the mount point. Janus then sends an offer.
     pub(super) fn watch(&mut self, scope: &mut SignallingContext<'_>, handle: usize) {
-        let Resource::Mountpoint(id) = &self.settings.place else {
+        let Resource::Mountpoint(id) = &self.place else {
             return;
         };
         let mut body = json!({"id": id.to_json()});
-        if let Some(pin) = &self.settings.pin {
+        if let Some(pin) = &self.config.pin {
             body["pin"] = pin.as_str().into();
         }
         self.send_plugin_request(scope, handle, "watch", body, None);
@@ -45,7 +45,7 @@ impl Janus {
 
     /// Creates the mount point that is fed, at ports that Janus chooses.
     pub(super) fn create_mountpoint(&mut self, scope: &mut SignallingContext<'_>, handle: usize) {
-        let Resource::Mountpoint(id) = &self.settings.place else {
+        let Resource::Mountpoint(id) = &self.place else {
             return;
         };
         let media = self.fed_streams.iter().enumerate().map(|(index, own)| {
@@ -66,7 +66,7 @@ impl Janus {
             "permanent": false,
             "media": media.collect::<Vec<_>>(),
         });
-        if let Some(pin) = &self.settings.pin {
+        if let Some(pin) = &self.config.pin {
             body["pin"] = pin.as_str().into();
         }
         self.send_plugin_request(scope, handle, "create", body, None);
@@ -111,7 +111,7 @@ impl Janus {
 
     /// Destroys the mount point that this client has created.
     pub(super) fn destroy_mountpoint(&mut self, scope: &mut SignallingContext<'_>) {
-        if let Resource::Mountpoint(id) = &self.settings.place
+        if let Resource::Mountpoint(id) = &self.place
             && std::mem::take(&mut self.has_mountpoint)
         {
             let body = json!({"id": id.to_json()});

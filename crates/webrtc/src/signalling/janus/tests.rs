@@ -1,9 +1,13 @@
 use std::collections::VecDeque;
 
+use measure::units::TimeSpan;
 use measure::{Catalogue, Recorder};
+use serde_json::Value;
 
 use super::*;
+use crate::config::Layer;
 use crate::signalling::{Direction, FeedPorts};
+use kit::media::source::SourceConfig;
 use kit::metrics::{CLIENTS, ZAPPING};
 use kit::websocket::{Reassembler, Received};
 
@@ -37,34 +41,32 @@ fn ms(millis: u64) -> Time {
     Time::from_nanos(millis * 1_000_000)
 }
 
-fn settings(place: Resource) -> Settings {
-    Settings {
-        common: CommonSettings {
-            request_timeout: Duration::from_secs(5),
-            token: None,
-            user_agent: String::new(),
-            headers: Default::default(),
-            seed: 7,
-        },
-        place,
-        trickle: false,
-        publishes: false,
-        subscribe: Subscribe::Together,
-        api_secret: None,
-        pin: None,
-        room: None,
-        substream: None,
-        last_n: None,
-        long_poll: false,
+fn config() -> ClientConfig {
+    ClientConfig {
+        request_timeout: TimeSpan(Duration::from_secs(5)),
+        user_agent: String::new(),
+        ..ClientConfig::default()
     }
+}
+
+fn room(number: u64) -> Resource {
+    Resource::Room(JanusId::Number(number))
+}
+
+fn mount_point(number: u64) -> Resource {
+    Resource::Mountpoint(JanusId::Number(number))
 }
 
 impl TestClient {
     /// Returns a client with an open WebSocket.
-    fn new(settings: Settings) -> TestClient {
-        let url = websocket::parse_url("ws://10.77.0.1:8188/").expect("a URL");
+    fn new(config: ClientConfig, resource: Resource) -> TestClient {
+        let url = url::Url {
+            endpoint: websocket::parse_url("ws://10.77.0.1:8188/").expect("a URL"),
+            long_poll: false,
+            resource,
+        };
         let mut client = TestClient {
-            janus: Janus::new(settings, url),
+            janus: Janus::new(config.into(), url, 7),
             now: ms(1),
             recorder: Recorder::new(Catalogue(GROUPS)),
             actions: Vec::new(),
@@ -158,11 +160,12 @@ impl TestClient {
     }
 
     /// Returns a client that has joined the room.
-    fn in_room(settings: Settings) -> TestClient {
-        let mut client = TestClient::new(Settings {
-            room: Some(json!({"publishers": 3})),
-            ..settings
-        });
+    fn in_room(config: ClientConfig) -> TestClient {
+        let config = ClientConfig {
+            room: Some(RoomConfig::default()),
+            ..config
+        };
+        let mut client = TestClient::new(config, room(1234));
         JOIN.lines().for_each(|line| client.receive(line));
         client
     }
@@ -194,16 +197,14 @@ impl TestClient {
 
 const ROOM_HANDLE: u64 = 3783219663756637;
 
-fn room() -> Settings {
-    settings(Resource::Room(JanusId::Number(1234)))
-}
-
 #[test]
 fn websocket_request_has_additional_fields() {
-    let mut settings = settings(Resource::Room(JanusId::Number(9)));
-    settings.common.user_agent = "me".to_owned();
-    settings.common.headers = serde_json::from_str(r#"{"X-Key":"a"}"#).expect("fields");
-    let request = TestClient::new(settings).upgrade_request;
+    let config = ClientConfig {
+        user_agent: "me".to_owned(),
+        headers: serde_json::from_str(r#"{"X-Key":"a"}"#).expect("fields"),
+        ..config()
+    };
+    let request = TestClient::new(config, room(9)).upgrade_request;
     for field in [
         "User-Agent: me",
         "X-Key: a",
@@ -216,7 +217,7 @@ fn websocket_request_has_additional_fields() {
 
 #[test]
 fn mount_point_is_watched_and_started() {
-    let mut client = TestClient::new(settings(Resource::Mountpoint(JanusId::Number(1))));
+    let mut client = TestClient::new(config(), mount_point(1));
     WATCH.lines().for_each(|line| client.receive(line));
     let kinds: Vec<_> = client
         .requests
@@ -243,7 +244,7 @@ fn mount_point_is_watched_and_started() {
 #[test]
 fn mount_point_is_created_fed_and_destroyed() {
     let made = |ports: Value| {
-        let mut client = TestClient::new(settings(Resource::Mountpoint(JanusId::Number(1))));
+        let mut client = TestClient::new(config(), mount_point(1));
         let media = |kind, codec: &str, payload_type| FeedStream {
             kind,
             codec: codec.to_owned(),
@@ -309,7 +310,7 @@ fn errors_are_failures_with_a_reason() {
         (458, Failure::OtherRefusal),
         (450, Failure::OtherRefusal),
     ] {
-        let mut client = TestClient::new(settings(Resource::Mountpoint(JanusId::Number(77))));
+        let mut client = TestClient::new(config(), mount_point(77));
         WATCH.lines().take(3).for_each(|line| client.receive(line));
         let transaction = client.last_transaction();
         client.receive_json(json!({
@@ -346,7 +347,7 @@ fn errors_are_failures_with_a_reason() {
         ),
         (None, "No such 77 (ws"),
     ] {
-        let mut client = TestClient::new(settings(Resource::Mountpoint(JanusId::Number(77))));
+        let mut client = TestClient::new(config(), mount_point(77));
         WATCH.lines().take(3).for_each(|line| client.receive(line));
         let transaction = client.last_transaction();
         client.receive_json(json!({
@@ -375,7 +376,7 @@ fn errors_are_failures_with_a_reason() {
             "{detail}"
         );
     }
-    let mut client = TestClient::new(room());
+    let mut client = TestClient::new(config(), room(1234));
     client
         .receive(r#"{"janus":"error","transaction":"1","error":{"code":403,"reason":"no token"}}"#);
     assert_eq!(
@@ -387,9 +388,9 @@ fn errors_are_failures_with_a_reason() {
 
 #[test]
 fn missing_room_is_created_and_published_in() {
-    let mut client = TestClient::in_room(Settings {
-        publishes: true,
-        ..room()
+    let mut client = TestClient::in_room(ClientConfig {
+        participate: Some(SourceConfig::default()),
+        ..config()
     });
     assert_eq!(client.requests[2]["body"]["request"], "create");
     assert_eq!(client.requests[3]["body"]["request"], "join");
@@ -424,7 +425,7 @@ fn missing_room_is_created_and_published_in() {
 
 #[test]
 fn publisher_that_comes_during_a_change_is_requested_later() {
-    let mut client = TestClient::in_room(room());
+    let mut client = TestClient::in_room(config());
     let feeds = |ids: &[u64]| -> Value {
         let all: Vec<Value> = ids.iter().map(|id| json!({"id": id})).collect();
         json!({"videoroom": "event", "room": 1234, "publishers": all})
@@ -471,9 +472,9 @@ fn publisher_that_comes_during_a_change_is_requested_later() {
 
 #[test]
 fn if_one_of_many_has_left_others_are_requested_one_by_one() {
-    let mut client = TestClient::in_room(Settings {
-        substream: Some(0),
-        ..room()
+    let mut client = TestClient::in_room(ClientConfig {
+        layer: Some(Layer::Low),
+        ..config()
     });
     let three = json!([{"id": 5}, {"id": 6}, {"id": 7}]);
     let came = json!({"videoroom": "event", "room": 1234, "publishers": three});
@@ -520,9 +521,9 @@ fn if_one_of_many_has_left_others_are_requested_one_by_one() {
 
 #[test]
 fn each_publisher_has_its_own_handle_until_it_leaves() {
-    let mut client = TestClient::in_room(Settings {
+    let mut client = TestClient::in_room(ClientConfig {
         subscribe: Subscribe::Each,
-        ..room()
+        ..config()
     });
     let one = json!({"videoroom": "event", "publishers": [{"id": 5}]});
     client.room_says(ROOM_HANDLE, Value::Null, one, false);
@@ -549,7 +550,7 @@ fn each_publisher_has_its_own_handle_until_it_leaves() {
 
 #[test]
 fn session_is_kept_alive_and_fails_without_an_answer() {
-    let mut client = TestClient::in_room(room());
+    let mut client = TestClient::in_room(config());
     assert_eq!(client.janus.awaited(), None);
     let due = client.janus.deadline().expect("a sign of life is due");
     assert_eq!(due, ms(1) + KEEPALIVE_INTERVAL);
@@ -578,7 +579,7 @@ fn parts_of_the_wrong_type_are_ignored() {
                 "{{\"janus\":\"{kind}\",\"transaction\":\"1\",\"plugindata\":{part},\"data\":{part},\
                  \"error\":{part},\"candidate\":{part},\"sender\":{part}}}"
             );
-            let mut client = TestClient::new(room());
+            let mut client = TestClient::new(config(), room(1234));
             client.receive(&text);
             assert!(JanusMessage::parse(text.as_bytes()).is_ok(), "{text}");
         }
@@ -589,12 +590,12 @@ fn parts_of_the_wrong_type_are_ignored() {
 fn malformed_and_oversized_messages_fail() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     for text in ["", "{", "[]", r#"{"a":1}"#, deep.as_str(), r#"{"janus":7}"#] {
-        let mut client = TestClient::new(room());
+        let mut client = TestClient::new(config(), room(1234));
         client.receive(text);
         let failure = client.failure().map(|failure| failure.0);
         assert_eq!(failure, Some(Failure::MalformedJson), "{:.20}", text);
     }
-    let mut client = TestClient::new(room());
+    let mut client = TestClient::new(config(), room(1234));
     let mut header = Vec::new();
     websocket::write_header(websocket::TEXT, LIMITS.keep_max + 1, None, &mut header);
     client.bytes(&header);
@@ -606,13 +607,13 @@ fn malformed_and_oversized_messages_fail() {
 
 #[test]
 fn timeout_and_hang_up_fail_the_client() {
-    let mut client = TestClient::in_room(room());
+    let mut client = TestClient::in_room(config());
     client.receive(r#"{"janus":"timeout","session_id":789594799619525}"#);
     assert_eq!(
         client.failure().map(|failure| failure.0),
         Some(Failure::SessionTimeout)
     );
-    let mut client = TestClient::in_room(room());
+    let mut client = TestClient::in_room(config());
     client.receive_json(json!({"janus": "hangup", "sender": ROOM_HANDLE, "reason": "ICE failed"}));
     let (failure, detail) = client.failure().expect("it failed");
     assert_eq!(failure, Failure::HungUp);
@@ -621,7 +622,7 @@ fn timeout_and_hang_up_fail_the_client() {
 
 #[test]
 fn uplink_of_janus_is_the_downlink_of_the_client() {
-    let mut client = TestClient::in_room(room());
+    let mut client = TestClient::in_room(config());
     for (uplink, lost) in [(true, 5), (true, 6), (false, 7)] {
         client.receive_json(json!({
             "janus": "slowlink", "sender": ROOM_HANDLE, "media": "video", "uplink": uplink,
@@ -635,10 +636,11 @@ fn uplink_of_janus_is_the_downlink_of_the_client() {
 
 #[test]
 fn trickled_candidates_follow_the_answer() {
-    let mut client = TestClient::new(Settings {
+    let config = ClientConfig {
         trickle: true,
-        ..settings(Resource::Mountpoint(JanusId::Number(1)))
-    });
+        ..config()
+    };
+    let mut client = TestClient::new(config, mount_point(1));
     WATCH.lines().for_each(|line| client.receive(line));
     let sdp =
         "v=0\r\na=mid:v\r\na=candidate:1 1 udp 1 10.0.0.1 9 typ host\r\na=end-of-candidates\r\n";
@@ -657,7 +659,7 @@ fn trickled_candidates_follow_the_answer() {
 
 #[test]
 fn room_with_other_publishers_is_not_destroyed() {
-    let mut client = TestClient::in_room(room());
+    let mut client = TestClient::in_room(config());
     let one = json!({"videoroom": "event", "publishers": [{"id": 5}]});
     client.room_says(ROOM_HANDLE, Value::Null, one, false);
     client.does(|janus, scope| janus.leave(scope));

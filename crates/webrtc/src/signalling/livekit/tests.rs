@@ -1,6 +1,8 @@
 use std::collections::VecDeque;
 
+use measure::units::TimeSpan;
 use measure::{Catalogue, Recorder};
+use mediagen::picture_size::PictureSize;
 use proptest::prelude::*;
 
 use super::message::{
@@ -9,6 +11,9 @@ use super::message::{
     SubscriptionResponse, TrackInfo, TrackPublishedResponse, TrackType, TrackUnpublishedResponse,
 };
 use super::*;
+use crate::config::Layer;
+use crate::signalling::janus::Subscribe;
+use kit::media::source::SourceConfig;
 use kit::metrics::{CLIENTS, ZAPPING};
 use kit::websocket::{Limits, Reassembler, Received, ServerHandshake};
 
@@ -38,23 +43,25 @@ fn ms(millis: u64) -> Time {
     Time::from_nanos(millis * 1_000_000)
 }
 
-fn settings() -> Settings {
-    Settings {
-        common: CommonSettings {
-            request_timeout: Duration::from_secs(5),
-            token: None,
-            user_agent: String::new(),
-            headers: Default::default(),
-            seed: 7,
-        },
-        room: "a room".to_owned(),
-        key: Some(("devkey".to_owned(), "secret".to_owned())),
-        trickle: false,
-        publishes: true,
-        subscribes: true,
-        size: Some((640, 360)),
-        layers: Vec::new(),
-        quality: None,
+fn config() -> ClientConfig {
+    ClientConfig {
+        request_timeout: TimeSpan(Duration::from_secs(5)),
+        user_agent: String::new(),
+        api_key: Some("devkey".to_owned()),
+        api_secret: Some("secret".to_owned()),
+        participate: Some(source(false)),
+        ..ClientConfig::default()
+    }
+}
+
+fn source(simulcast: bool) -> SourceConfig {
+    SourceConfig {
+        size: Some(PictureSize {
+            width: 640,
+            height: 360,
+        }),
+        simulcast,
+        ..SourceConfig::default()
     }
 }
 
@@ -73,10 +80,14 @@ struct TestClient {
 
 impl TestClient {
     /// Returns a client that has requested the room.
-    fn asking(settings: Settings) -> TestClient {
+    fn asking(config: ClientConfig) -> TestClient {
+        TestClient::with_seed(config, 7)
+    }
+
+    fn with_seed(config: ClientConfig, seed: u64) -> TestClient {
         let url = websocket::parse_url("ws://127.0.0.1:7880/").expect("a URL");
         let mut client = TestClient {
-            livekit: LiveKit::new(settings, url),
+            livekit: LiveKit::new(config.into(), "a room".to_owned(), url, seed),
             now: ms(1),
             recorder: Recorder::new(Catalogue(GROUPS)),
             actions: Vec::new(),
@@ -111,8 +122,8 @@ impl TestClient {
     }
 
     /// Returns a client with an open WebSocket.
-    fn new(settings: Settings) -> TestClient {
-        let mut client = TestClient::asking(settings);
+    fn new(config: ClientConfig) -> TestClient {
+        let mut client = TestClient::asking(config);
         let mut acceptance = ServerHandshake::default();
         let answer = acceptance.read_request(&mut client.request.as_bytes());
         let answer = answer.expect("a request").expect("it is whole");
@@ -121,8 +132,8 @@ impl TestClient {
     }
 
     /// Returns a client in the room, with others who publish or alone.
-    fn in_room(settings: Settings, others: &[&str]) -> TestClient {
-        let mut client = TestClient::new(settings);
+    fn in_room(config: ClientConfig, others: &[&str]) -> TestClient {
+        let mut client = TestClient::new(config);
         client.now = ms(30);
         client.receive(Response::Join(JoinResponse {
             participant: Some(participant("PA_own", false)),
@@ -218,7 +229,7 @@ fn description(kind: &str, sdp: &str, id: u32) -> SessionDescription {
 
 #[test]
 fn client_requests_its_room_with_its_own_token() {
-    let client = TestClient::asking(settings());
+    let client = TestClient::asking(config());
     let first = client.request.lines().next();
     assert_eq!(
         first,
@@ -228,39 +239,27 @@ fn client_requests_its_room_with_its_own_token() {
     let token = lines.find_map(|line| line.strip_prefix("Authorization: Bearer "));
     let token = token.expect("it shows one").to_owned();
     assert_eq!(token.split('.').count(), 3);
-    let given = TestClient::asking(Settings {
-        common: CommonSettings {
-            token: Some("given".to_owned()),
-            ..settings().common
-        },
-        subscribes: false,
-        ..settings()
+    let given = TestClient::asking(ClientConfig {
+        token: Some("given".to_owned()),
+        subscribe: Subscribe::Nobody,
+        ..config()
     });
     assert!(given.request.contains("Authorization: Bearer given\r\n"));
     assert!(given.request.contains("auto_subscribe=0"));
-    let mut with_fields = settings();
-    with_fields.common.user_agent = "me".to_owned();
-    with_fields.common.headers = serde_json::from_str(r#"{"X-Key":"a"}"#).expect("fields");
+    let mut with_fields = config();
+    with_fields.user_agent = "me".to_owned();
+    with_fields.headers = serde_json::from_str(r#"{"X-Key":"a"}"#).expect("fields");
     let request = TestClient::asking(with_fields).request;
     let user_agents = request.matches("\r\nUser-Agent: me\r\n").count();
     assert_eq!(
         (user_agents, request.contains("\r\nX-Key: a\r\n")),
         (1, true)
     );
-    let other = Settings {
-        common: CommonSettings {
-            seed: 8,
-            ..settings().common
-        },
-        ..settings()
-    };
-    assert!(
-        !TestClient::asking(other).request.contains(&token),
-        "names differ"
-    );
-    let without = TestClient::asking(Settings {
-        key: None,
-        ..settings()
+    let other = TestClient::with_seed(config(), 8);
+    assert!(!other.request.contains(&token), "names differ");
+    let without = TestClient::asking(ClientConfig {
+        api_key: None,
+        ..config()
     });
     assert_eq!(
         without.failure().map(|own| own.0),
@@ -270,7 +269,7 @@ fn client_requests_its_room_with_its_own_token() {
 
 #[test]
 fn tracks_are_announced_before_they_are_offered() {
-    let mut client = TestClient::in_room(settings(), &[]);
+    let mut client = TestClient::in_room(config(), &[]);
     assert!(matches!(
         &client.actions[..],
         [SignallingAction::CreateOffer {
@@ -313,16 +312,11 @@ fn tracks_are_announced_before_they_are_offered() {
 
 #[test]
 fn layers_are_announced_and_chosen_once_for_each_new_track() {
-    let layer = |size, bitrate| SentLayer { size, bitrate };
     let mut client = TestClient::in_room(
-        Settings {
-            layers: vec![
-                layer(Some((640, 360)), 1_000_000),
-                layer(Some((320, 180)), 250_000),
-                layer(None, 62_500),
-            ],
-            quality: Some(0),
-            ..settings()
+        ClientConfig {
+            participate: Some(source(true)),
+            layer: Some(Layer::Low),
+            ..config()
         },
         &["PA_1"],
     );
@@ -343,7 +337,7 @@ fn layers_are_announced_and_chosen_once_for_each_new_track() {
     let expected = [
         (2, 640, 1_000_000, "f"),
         (1, 320, 250_000, "h"),
-        (0, 0, 62_500, "q"),
+        (0, 160, 62_500, "q"),
     ];
     // Audio has no layers.
     assert_eq!(layers, [expected.to_vec(), Vec::new()]);
@@ -367,7 +361,7 @@ fn layers_are_announced_and_chosen_once_for_each_new_track() {
 
 #[test]
 fn offer_of_the_server_is_answered_with_its_id() {
-    let mut client = TestClient::in_room(settings(), &["PA_1"]);
+    let mut client = TestClient::in_room(config(), &["PA_1"]);
     assert!(client.actions.contains(&SignallingAction::ExpectMedia));
     client.receive(Response::Offer(description("offer", "its offer", 41)));
     let answer = SignallingAction::AnswerOffer {
@@ -399,9 +393,9 @@ fn offer_of_the_server_is_answered_with_its_id() {
 #[test]
 fn trickled_candidates_follow_the_offer() {
     let mut client = TestClient::in_room(
-        Settings {
+        ClientConfig {
             trickle: true,
-            ..settings()
+            ..config()
         },
         &[],
     );
@@ -417,7 +411,7 @@ fn trickled_candidates_follow_the_offer() {
 
 #[test]
 fn media_is_expected_while_others_send() {
-    let mut client = TestClient::in_room(settings(), &[]);
+    let mut client = TestClient::in_room(config(), &[]);
     let update = |participants| Response::Update(ParticipantUpdate { participants });
     assert!(!client.livekit.expects_media());
     client.receive(update(vec![participant("PA_own", true)]));
@@ -448,7 +442,7 @@ fn media_is_expected_while_others_send() {
 
 #[test]
 fn client_pings_as_requested_and_fails_without_an_answer() {
-    let mut client = TestClient::in_room(settings(), &[]);
+    let mut client = TestClient::in_room(config(), &[]);
     client.receive(Response::Offer(description("offer", "o", 1)));
     assert_eq!(client.livekit.deadline(), Some(ms(5_030)));
     client.now = ms(5_030);
@@ -476,10 +470,10 @@ fn each_step_times_out() {
         assert_eq!(failure, Failure::RequestTimeout);
         assert!(detail.contains(what), "{detail}");
     };
-    wait(&mut TestClient::asking(settings()), "the WebSocket");
-    wait(&mut TestClient::new(settings()), "the answer to the join");
+    wait(&mut TestClient::asking(config()), "the WebSocket");
+    wait(&mut TestClient::new(config()), "the answer to the join");
     let quiet = || {
-        let mut client = TestClient::in_room(settings(), &[]);
+        let mut client = TestClient::in_room(config(), &[]);
         client.livekit.ping_at = Time::NEVER;
         client
     };
@@ -511,7 +505,7 @@ fn refusals_are_failures_with_the_servers_words() {
         ),
         ("503 Service Unavailable", "", Failure::Overloaded),
     ] {
-        let mut client = TestClient::asking(settings());
+        let mut client = TestClient::asking(config());
         let length = words.len();
         client.bytes(
             format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{words}").as_bytes(),
@@ -549,14 +543,14 @@ fn refusals_are_failures_with_the_servers_words() {
             "LiveKit 1.8.4; before 1.9.1",
         ),
     ] {
-        let mut client = TestClient::in_room(settings(), &[]);
+        let mut client = TestClient::in_room(config(), &[]);
         let action = LeaveAction::Resume as i32;
         client.receive(Response::Leave(LeaveRequest { reason, action }));
         let (found, detail) = client.failure().expect(words);
         assert_eq!(found, failure);
         assert!(detail.contains(words), "{detail}");
     }
-    let mut client = TestClient::in_room(settings(), &[]);
+    let mut client = TestClient::in_room(config(), &[]);
     let answer = |reason, message: &str| {
         let message = message.to_owned();
         Response::RequestResult(RequestResponse { reason, message })
@@ -572,9 +566,12 @@ fn refusals_are_failures_with_the_servers_words() {
     assert!(matches!(client.requests.last(), Some(Request::Leave(_))));
     // A token that does not permit subscribing.
     for subscribes in [true, false] {
-        let mut client = TestClient::new(Settings {
-            subscribes,
-            ..settings()
+        let mut client = TestClient::new(ClientConfig {
+            subscribe: match subscribes {
+                true => Subscribe::Together,
+                false => Subscribe::Nobody,
+            },
+            ..config()
         });
         let own = ParticipantInfo {
             permission: Some(ParticipantPermission {
@@ -593,7 +590,7 @@ fn refusals_are_failures_with_the_servers_words() {
 
 #[test]
 fn muted_and_undeliverable_tracks_are_known() {
-    let mut client = TestClient::in_room(settings(), &["PA_1", "PA_2"]);
+    let mut client = TestClient::in_room(config(), &["PA_1", "PA_2"]);
     let mut update = |at: u64, muted: bool, state: ParticipantState| {
         let mut one = participant("PA_1", true);
         one.tracks[0].muted = muted;
@@ -644,7 +641,7 @@ fn muted_and_undeliverable_tracks_are_known() {
 
 #[test]
 fn unpublishing_a_track_of_the_client_fails_it() {
-    let mut client = TestClient::in_room(settings(), &["PA_1"]);
+    let mut client = TestClient::in_room(config(), &["PA_1"]);
     let sid = "TR_ours".to_owned();
     let track = MuteTrackRequest { sid, muted: true };
     client.receive(Response::Mute(track));
@@ -663,7 +660,7 @@ fn unpublishing_a_track_of_the_client_fails_it() {
 
 #[test]
 fn paused_streams_are_noted() {
-    let mut client = TestClient::in_room(settings(), &["PA_1"]);
+    let mut client = TestClient::in_room(config(), &["PA_1"]);
     let state = |state: StreamState| {
         let state = state as i32;
         let states = vec![StreamStateInfo { state }];
@@ -684,28 +681,28 @@ fn paused_streams_are_noted() {
 
 #[test]
 fn client_leaves_gracefully_and_does_not_wait_forever() {
-    let mut client = TestClient::in_room(settings(), &[]);
+    let mut client = TestClient::in_room(config(), &[]);
     client.does(|livekit, scope| livekit.leave(scope));
     assert!(matches!(client.requests.last(), Some(Request::Leave(_))));
     client.does(|livekit, scope| livekit.closed(scope, Connection::First, CloseReason::End));
     assert_eq!(client.actions.last(), Some(&SignallingAction::Left));
-    let mut silent = TestClient::in_room(settings(), &[]);
+    let mut silent = TestClient::in_room(config(), &[]);
     silent.does(|livekit, scope| livekit.leave(scope));
     silent.now = silent.livekit.deadline().expect("it waits");
     silent.does(|livekit, scope| livekit.handle_due(scope));
     assert_eq!(silent.actions.last(), Some(&SignallingAction::Left));
-    let mut early = TestClient::asking(settings());
+    let mut early = TestClient::asking(config());
     early.does(|livekit, scope| livekit.leave(scope));
     assert_eq!(early.actions.last(), Some(&SignallingAction::Left));
 }
 
 #[test]
 fn oversized_and_malformed_messages_fail_the_client() {
-    let mut client = TestClient::in_room(settings(), &[]);
+    let mut client = TestClient::in_room(config(), &[]);
     let long = "a".repeat(SDP_BYTES_MAX + 1);
     client.receive(Response::Offer(description("offer", &long, 1)));
     assert_eq!(client.failure().map(|own| own.0), Some(Failure::SdpTooLong));
-    let mut client = TestClient::in_room(settings(), &[]);
+    let mut client = TestClient::in_room(config(), &[]);
     // Deeply nested messages.
     let mut nested = Vec::new();
     for _ in 0..1_000 {
@@ -721,13 +718,13 @@ fn oversized_and_malformed_messages_fail_the_client() {
         Some(Failure::MalformedMessage)
     );
     // A message full of participants, of which a limited number is kept.
-    let mut client = TestClient::in_room(settings(), &[]);
+    let mut client = TestClient::in_room(config(), &[]);
     let many = (0..20_000).map(|at| participant(&format!("PA_{at}"), true));
     client.receive(Response::Update(ParticipantUpdate {
         participants: many.collect(),
     }));
     assert_eq!(client.livekit.room.len(), crate::signalling::FEEDS_MAX);
-    let mut client = TestClient::in_room(settings(), &[]);
+    let mut client = TestClient::in_room(config(), &[]);
     client.receive_bytes(&vec![0; MESSAGE_BYTES_MAX + 1]);
     assert_eq!(
         client.failure().map(|own| own.0),
@@ -744,8 +741,8 @@ proptest! {
         joined in any::<bool>(),
     ) {
         let mut client = match joined {
-            true => TestClient::in_room(settings(), &["PA_1"]),
-            false => TestClient::new(settings()),
+            true => TestClient::in_room(config(), &["PA_1"]),
+            false => TestClient::new(config()),
         };
         let mut all = Vec::new();
         for message in &messages {

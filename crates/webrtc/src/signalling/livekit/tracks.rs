@@ -5,18 +5,11 @@ use super::message::{
     AddTrackRequest, ParticipantInfo, Request, SignalTarget, TrackSource, TrackType,
     UpdateTrackSettings, VideoLayer,
 };
+use crate::config::Layer;
 use crate::metrics as m;
 use crate::sdp;
 use crate::signalling::SignallingContext;
-
-/// Published layer of a simulcast.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SentLayer {
-    /// Width and height, if known.
-    pub size: Option<(u32, u32)>,
-    /// In bits per second.
-    pub bitrate: u64,
-}
+use kit::media::source::{SIMULCAST_LAYERS, SourceConfig};
 
 /// RIDs by which the server knows layers, best first.
 pub const LAYER_RIDS: [&str; 3] = ["f", "h", "q"];
@@ -26,7 +19,6 @@ impl LiveKit {
     pub(super) fn add_tracks(&mut self, scope: &mut SignallingContext<'_>, sdp: &str) {
         self.tracks_announced_at = scope.now;
         let description = sdp::SessionDescription::parse(sdp).unwrap_or_default();
-        let (width, height) = self.settings.size.unwrap_or((0, 0));
         for section in &description.media {
             let mut words = section.msid.as_deref().unwrap_or_default().split(' ');
             let Some(cid) = words.nth(1) else {
@@ -42,30 +34,15 @@ impl LiveKit {
             if section.kind == sdp::MediaKind::Video {
                 track.kind = TrackType::Video as i32;
                 track.source = TrackSource::Camera as i32;
-                (track.width, track.height) = (width, height);
-                track.layers = self.layers();
+                if let Some(source) = &self.config.participate {
+                    (track.width, track.height) = size_of(source);
+                    track.layers = layers(source);
+                }
             }
             self.unaccepted_tracks.push(cid.to_owned());
             scope.recorder.add(m::REQUESTS, 1);
             self.send(scope, Request::AddTrack(track));
         }
-    }
-
-    /// Describes our layers for the server.
-    fn layers(&self) -> Vec<VideoLayer> {
-        let named = self.settings.layers.iter().zip(LAYER_RIDS);
-        let layers = named.zip((0..3).rev()).map(|((layer, rid), quality)| {
-            let (width, height) = layer.size.unwrap_or((0, 0));
-            VideoLayer {
-                quality,
-                width,
-                height,
-                bitrate: u32::try_from(layer.bitrate).unwrap_or(u32::MAX),
-                spatial_layer: quality,
-                rid: rid.to_owned(),
-            }
-        });
-        layers.collect()
     }
 
     /// Requests the configured layer of new tracks.
@@ -74,7 +51,8 @@ impl LiveKit {
         scope: &mut SignallingContext<'_>,
         participants: &[ParticipantInfo],
     ) {
-        let Some(quality) = self.settings.quality.filter(|_| self.settings.subscribes) else {
+        let layer = self.config.layer.filter(|_| self.config.receives_others());
+        let Some(quality) = layer.map(Layer::number) else {
             return;
         };
         let track_sids = self.room.new_videos(participants);
@@ -99,4 +77,29 @@ impl LiveKit {
             self.send_description(scope, SignalTarget::Publisher, 1, sdp);
         }
     }
+}
+
+/// Returns width and height of a source, or zeros if they are unknown.
+fn size_of(source: &SourceConfig) -> (u32, u32) {
+    let size = source.size.map(|size| (size.width, size.height));
+    size.unwrap_or_default()
+}
+
+/// Describes the layers of the simulcast for the server. There are none without simulcast.
+fn layers(source: &SourceConfig) -> Vec<VideoLayer> {
+    let layers = (0..SIMULCAST_LAYERS).filter(|_| source.simulcast);
+    let layers = layers.zip((0..3).rev()).zip(LAYER_RIDS);
+    let layers = layers.map(|((layer, quality), rid)| {
+        let own = source.layer(layer);
+        let (width, height) = size_of(&own);
+        VideoLayer {
+            quality,
+            width,
+            height,
+            bitrate: u32::try_from(own.generated_bitrate()).unwrap_or(u32::MAX),
+            spatial_layer: quality,
+            rid: rid.to_owned(),
+        }
+    });
+    layers.collect()
 }

@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use measure::units::TimeSpan;
 use measure::{Catalogue, Recorder};
 
 use super::*;
@@ -31,25 +32,19 @@ struct TestClient {
     actions: VecDeque<SignallingAction>,
 }
 
-fn settings() -> Settings {
-    Settings {
-        common: CommonSettings {
-            request_timeout: Duration::from_secs(5),
-            token: None,
-            user_agent: "streamgauge".to_owned(),
-            headers: Default::default(),
-            seed: 7,
-        },
-        follow: RedirectPolicy::SameHost,
-        trickle: false,
+fn config() -> ClientConfig {
+    ClientConfig {
+        request_timeout: TimeSpan(Duration::from_secs(5)),
+        user_agent: "streamgauge".to_owned(),
+        ..ClientConfig::default()
     }
 }
 
 impl TestClient {
-    fn new(settings: Settings) -> TestClient {
+    fn new(config: ClientConfig) -> TestClient {
         let url = Url::parse("http://u:secret@127.0.0.1:8889/live/whep").expect("a URL");
         let mut client = TestClient {
-            whip: Whip::new(settings, url, Direction::Receive),
+            whip: Whip::new(config.into(), url, Direction::Receive),
             now: Time::from_nanos(1),
             recorder: Recorder::new(Catalogue(GROUPS)),
             actions: VecDeque::new(),
@@ -73,8 +68,8 @@ impl TestClient {
     }
 
     /// Returns a client that has posted its offer, and the request.
-    fn posted(settings: Settings) -> (TestClient, String) {
-        let mut client = TestClient::new(settings);
+    fn posted(config: ClientConfig) -> (TestClient, String) {
+        let mut client = TestClient::new(config);
         client.does(|whip, scope| whip.local_description(scope, PEER, OFFER));
         let request = client.sent();
         (client, request)
@@ -113,7 +108,7 @@ impl TestClient {
 
 #[test]
 fn session_is_posted_answered_and_deleted() {
-    let (mut client, request) = TestClient::posted(settings());
+    let (mut client, request) = TestClient::posted(config());
     assert!(request.starts_with("POST /live/whep HTTP/1.1\r\nHost: 127.0.0.1:8889\r\n"));
     assert!(request.contains("\r\nContent-Type: application/sdp\r\n"));
     assert!(request.contains("\r\nAuthorization: Basic dTpzZWNyZXQ=\r\n"));
@@ -157,7 +152,7 @@ fn session_is_posted_answered_and_deleted() {
 
 #[test]
 fn refusals_are_failures_with_the_servers_words() {
-    let (mut client, _) = TestClient::posted(settings());
+    let (mut client, _) = TestClient::posted(config());
     client.receive(NOT_FOUND);
     let (failure, detail) = client.failure().expect("it failed");
     assert_eq!(failure, Failure::NotFound);
@@ -176,7 +171,7 @@ fn refusals_are_failures_with_the_servers_words() {
         (503, Failure::Overloaded),
         (418, Failure::OtherRefusal),
     ] {
-        let (mut client, _) = TestClient::posted(settings());
+        let (mut client, _) = TestClient::posted(config());
         client.receive(&format!(
             "HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n"
         ));
@@ -186,8 +181,8 @@ fn refusals_are_failures_with_the_servers_words() {
 
 #[test]
 fn token_takes_precedence_over_password() {
-    let mut with_token = settings();
-    with_token.common.token = Some("abc".to_owned());
+    let mut with_token = config();
+    with_token.token = Some("abc".to_owned());
     let (_, request) = TestClient::posted(with_token);
     assert!(request.contains("\r\nAuthorization: Bearer abc\r\n"));
     assert!(!request.contains("Basic"));
@@ -201,8 +196,8 @@ fn token_is_sent_only_to_the_host_and_port_of_the_url() {
         ("http://10.0.0.1:8889/", false),
         ("https://127.0.0.1:8889/", true),
     ] {
-        let mut with_token = settings();
-        with_token.common.token = Some("abc".to_owned());
+        let mut with_token = config();
+        with_token.token = Some("abc".to_owned());
         with_token.follow = RedirectPolicy::Any;
         let (mut client, _) = TestClient::posted(with_token);
         client.receive(&format!(
@@ -217,9 +212,9 @@ fn token_is_sent_only_to_the_host_and_port_of_the_url() {
 #[test]
 fn without_redirects_delete_goes_only_to_the_same_host() {
     for (host, deletes) in [("127.0.0.1:9", true), ("10.0.0.1", false)] {
-        let (mut client, _) = TestClient::posted(Settings {
+        let (mut client, _) = TestClient::posted(ClientConfig {
             follow: RedirectPolicy::None,
-            ..settings()
+            ..config()
         });
         client.receive(&format!(
             "HTTP/1.1 201 Created\r\nLocation: http://{host}/a\r\nContent-Length: 0\r\n\r\n"
@@ -239,9 +234,9 @@ fn without_redirects_delete_goes_only_to_the_same_host() {
 fn client_plays_without_a_usable_location() {
     for location in ["", "Location: \r\n", "Location: udp://x\r\n"] {
         for trickle in [false, true] {
-            let (mut client, _) = TestClient::posted(Settings {
+            let (mut client, _) = TestClient::posted(ClientConfig {
                 trickle,
-                ..settings()
+                ..config()
             });
             client.receive(&format!(
                 "HTTP/1.1 201 Created\r\n{location}Content-Length: 5\r\n\r\nv=0\r\n"
@@ -272,7 +267,7 @@ fn relative_locations_resolve_as_references() {
         ("../../..//h/..", "//"),
         ("1", "/live/1"),
     ] {
-        let (mut client, _) = TestClient::posted(settings());
+        let (mut client, _) = TestClient::posted(config());
         client.receive(&format!(
             "HTTP/1.1 201 Created\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"
         ));
@@ -288,9 +283,9 @@ fn relative_locations_resolve_as_references() {
 
 #[test]
 fn candidates_use_a_new_connection_if_the_old_one_ended() {
-    let (mut client, _) = TestClient::posted(Settings {
+    let (mut client, _) = TestClient::posted(ClientConfig {
         trickle: true,
-        ..settings()
+        ..config()
     });
     client.receive(
         "HTTP/1.1 201 Created\r\nLocation: http://127.0.0.1:8889/live/whep/1\r\n\r\nv=0\r\n",
@@ -310,7 +305,7 @@ fn candidates_use_a_new_connection_if_the_old_one_ended() {
 
 #[test]
 fn redirects_are_followed_within_the_rules() {
-    let (mut client, _) = TestClient::posted(settings());
+    let (mut client, _) = TestClient::posted(config());
     client.receive(
         "HTTP/1.1 307 No\r\nLocation: http://127.0.0.1:8890/b\r\nContent-Length: 0\r\n\r\n",
     );
@@ -335,7 +330,7 @@ fn redirects_are_followed_within_the_rules() {
         ("http://127.0.0.1:8889/live/whep", Failure::RedirectLoop),
         ("udp://x", Failure::BadRedirect),
     ] {
-        let (mut client, _) = TestClient::posted(settings());
+        let (mut client, _) = TestClient::posted(config());
         client.receive(&format!(
             "HTTP/1.1 308 No\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"
         ));
@@ -351,10 +346,10 @@ fn redirects_are_followed_within_the_rules() {
 fn additional_fields_are_in_each_request() {
     let fields = r#"{"Origin":"https://o","authorization":"Bearer x"}"#;
     let with_fields = || {
-        let mut settings = settings();
-        settings.trickle = true;
-        settings.common.headers = serde_json::from_str(fields).expect("fields");
-        settings
+        let mut config = config();
+        config.trickle = true;
+        config.headers = serde_json::from_str(fields).expect("fields");
+        config
     };
     let has_both = |request: &str| {
         assert!(request.contains("\r\nOrigin: https://o\r\n"), "{request}");
@@ -389,9 +384,9 @@ fn additional_fields_are_in_each_request() {
 
 #[test]
 fn trickled_candidates_follow_by_patch() {
-    let (mut client, request) = TestClient::posted(Settings {
+    let (mut client, request) = TestClient::posted(ClientConfig {
         trickle: true,
-        ..settings()
+        ..config()
     });
     assert!(!request.contains("a=candidate"), "{request}");
     client.receive(CREATED);
@@ -422,7 +417,7 @@ fn trickled_candidates_follow_by_patch() {
 
 #[test]
 fn truncated_late_and_endless_answers_fail() {
-    let (mut client, _) = TestClient::posted(settings());
+    let (mut client, _) = TestClient::posted(config());
     client.receive(&CREATED[..100]);
     client.does(|whip, scope| whip.closed(scope, Connection::First, CloseReason::Reset));
     assert_eq!(
@@ -430,7 +425,7 @@ fn truncated_late_and_endless_answers_fail() {
         Some(Failure::SignallingClosed)
     );
 
-    let (mut client, _) = TestClient::posted(settings());
+    let (mut client, _) = TestClient::posted(config());
     client.now = client.whip.deadline().expect("an answer is waited for");
     client.does(|whip, scope| whip.handle_due(scope));
     assert_eq!(
@@ -438,7 +433,7 @@ fn truncated_late_and_endless_answers_fail() {
         Some(Failure::RequestTimeout)
     );
 
-    let (mut client, _) = TestClient::posted(settings());
+    let (mut client, _) = TestClient::posted(config());
     client.receive("HTTP/1.1 201 Created\r\nLocation: /a\r\n\r\n");
     for _ in 0..=SDP_MAX / 1000 {
         client.receive(&"a".repeat(1000));
@@ -454,7 +449,7 @@ fn client_leaves_whatever_the_answer_to_delete() {
         "",
         "nonsense\r\n\r\n",
     ] {
-        let (mut client, _) = TestClient::posted(settings());
+        let (mut client, _) = TestClient::posted(config());
         client.receive(CREATED);
         client.actions.clear();
         client.does(|whip, scope| whip.leave(scope));
@@ -475,7 +470,7 @@ fn client_leaves_whatever_the_answer_to_delete() {
         assert_eq!(noted, !answer.contains("404"), "{answer}");
     }
     // Before a session exists.
-    let (mut client, _) = TestClient::posted(settings());
+    let (mut client, _) = TestClient::posted(config());
     client.does(|whip, scope| whip.leave(scope));
     assert_eq!(
         client.actions,

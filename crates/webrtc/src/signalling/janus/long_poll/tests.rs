@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
+use measure::units::TimeSpan;
 use measure::{Catalogue, Recorder};
 
 use super::*;
 use crate::metrics as m;
-use crate::signalling::janus::Subscribe;
-use crate::signalling::{CommonSettings, Signalling, SignallingTarget};
+use crate::signalling::{Signalling, SignallingTarget};
 use crate::url::{JanusId, Resource};
 use kit::metrics::{CLIENTS, ZAPPING};
 
@@ -31,28 +31,20 @@ struct TestClient {
 
 impl TestClient {
     fn new() -> TestClient {
-        let settings = Settings {
-            common: CommonSettings {
-                request_timeout: Duration::from_secs(5),
-                token: Some("a b".to_owned()),
-                user_agent: "me".to_owned(),
-                headers: serde_json::from_str(r#"{"X-Key":"a"}"#).expect("fields"),
-                seed: 7,
-            },
-            place: Resource::Room(JanusId::Number(9)),
-            trickle: false,
-            publishes: false,
-            subscribe: Subscribe::Together,
-            api_secret: None,
-            pin: None,
-            room: None,
-            substream: None,
-            last_n: None,
-            long_poll: true,
+        let config = ClientConfig {
+            request_timeout: TimeSpan(Duration::from_secs(5)),
+            token: Some("a b".to_owned()),
+            user_agent: "me".to_owned(),
+            headers: serde_json::from_str(r#"{"X-Key":"a"}"#).expect("fields"),
+            ..ClientConfig::default()
         };
-        let url = Url::parse("http://h:8088/janus").expect("a URL");
+        let url = crate::url::Url {
+            endpoint: Url::parse("http://h:8088/janus").expect("a URL"),
+            long_poll: true,
+            resource: Resource::Room(JanusId::Number(9)),
+        };
         TestClient {
-            janus: Janus::new(settings, url),
+            janus: Janus::new(config.into(), url, 7),
             now: START,
             recorder: Recorder::new(Catalogue(GROUPS)),
             actions: VecDeque::new(),

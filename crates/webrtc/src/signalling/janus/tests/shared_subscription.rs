@@ -5,9 +5,9 @@ use super::*;
 /// Returns a client that receives only the video of the last speaker. 5 and 6 are in the room, and
 /// 6 talks.
 fn client_with_one_video() -> TestClient {
-    let mut client = TestClient::in_room(Settings {
+    let mut client = TestClient::in_room(ClientConfig {
         last_n: Some(1),
-        ..room()
+        ..config()
     });
     come(&mut client, &[5, 6]);
     client.attached(99);
@@ -185,9 +185,9 @@ fn speaker_without_video_is_never_due() {
 
 #[test]
 fn free_place_is_filled_after_a_late_refusal() {
-    let mut client = TestClient::in_room(Settings {
+    let mut client = TestClient::in_room(ClientConfig {
         last_n: Some(2),
-        ..room()
+        ..config()
     });
     come(&mut client, &[5, 6, 7, 8]);
     client.attached(99);
@@ -209,9 +209,9 @@ fn free_place_is_filled_after_a_late_refusal() {
 
 #[test]
 fn video_of_the_speaker_replaces_another() {
-    let mut client = TestClient::in_room(Settings {
+    let mut client = TestClient::in_room(ClientConfig {
         last_n: Some(1),
-        ..room()
+        ..config()
     });
     let streams = json!([{"type": "video", "mid": "0"}, {"type": "audio", "mid": "1"}]);
     let both = json!([{"id": 5, "streams": streams}, {"id": 6, "streams": streams}]);

@@ -311,23 +311,17 @@ impl ClientConfig {
                 return Err((key, text.to_owned()));
             }
         }
-        if self.token.is_some() && !self.tokens.is_empty() {
-            let text = "`token` and `tokens` cannot be combined; remove one of them";
-            return Err(("tokens", text.to_owned()));
-        }
-        if !kit::http1::is_value(&self.user_agent) {
-            let text = "`user_agent` must be one line of printable characters";
-            return Err(("user_agent", text.to_owned()));
-        }
+        let has_both = self.token.is_some() && !self.tokens.is_empty();
+        let text = "`token` and `tokens` cannot be combined; remove one of them";
+        refuse_if(has_both, "tokens", text)?;
+        let text = "`user_agent` must be one line of printable characters";
+        refuse_if(!kit::http1::is_value(&self.user_agent), "user_agent", text)?;
         self.check_headers().map_err(|text| ("headers", text))?;
-        if self.time_codes && self.receive != Receive::Decrypted {
-            let text = "`time_codes` needs `receive: decrypted`: the payload is encrypted";
-            return Err(("time_codes", text.to_owned()));
-        }
-        if self.rtx == Some(true) && !self.nack {
-            let text = "`rtx` needs `nack`: only requested packets are retransmitted";
-            return Err(("rtx", text.to_owned()));
-        }
+        let is_encrypted = self.time_codes && self.receive != Receive::Decrypted;
+        let text = "`time_codes` needs `receive: decrypted`: the payload is encrypted";
+        refuse_if(is_encrypted, "time_codes", text)?;
+        let text = "`rtx` needs `nack`: only requested packets are retransmitted";
+        refuse_if(self.rtx == Some(true) && !self.nack, "rtx", text)?;
         if let Some(turn) = &self.turn {
             turn.check().map_err(|text| ("turn", text))?;
         }
@@ -345,14 +339,12 @@ impl ClientConfig {
             }
         }
         let is_generated = self.source().is_some_and(|source| source.file.is_none());
-        if self.follows_congestion() && !is_generated {
-            let text = "`congestion: follow` needs generated video in `publish` or `participate`";
-            return Err(("congestion", text.to_owned()));
-        }
-        if self.follows_congestion() && self.source().is_some_and(|source| source.simulcast) {
-            let text = "`congestion: follow` supports only one layer; remove it or `simulcast`";
-            return Err(("congestion", text.to_owned()));
-        }
+        let follows = self.follows_congestion();
+        let text = "`congestion: follow` needs generated video in `publish` or `participate`";
+        refuse_if(follows && !is_generated, "congestion", text)?;
+        let has_layers = follows && self.source().is_some_and(|source| source.simulcast);
+        let text = "`congestion: follow` supports only one layer; remove it or `simulcast`";
+        refuse_if(has_layers, "congestion", text)?;
         self.check_room_keys()?;
         self.check_feed()?;
         if let Some(zap) = &self.zap {
@@ -362,16 +354,12 @@ impl ClientConfig {
                 ("feed", self.feed.is_some()),
                 ("golden", self.golden.is_some()),
             ])?;
-            if self.receive != Receive::Decrypted {
-                let text = "`zap` needs `receive: decrypted`: the first picture is encrypted";
-                return Err(("zap", text.to_owned()));
-            }
+            let text = "`zap` needs `receive: decrypted`: the first picture is encrypted";
+            refuse_if(self.receive != Receive::Decrypted, "zap", text)?;
         }
-        if self.publish.is_some() && self.participate.is_some() {
-            let text = "`publish` is for WHIP and `participate` for rooms; remove one of them";
-            return Err(("participate", text.to_owned()));
-        }
-        Ok(())
+        let sends_both = self.publish.is_some() && self.participate.is_some();
+        let text = "`publish` is for WHIP and `participate` for rooms; remove one of them";
+        refuse_if(sends_both, "participate", text)
     }
 
     fn check_headers(&self) -> Result<(), String> {
@@ -383,13 +371,8 @@ impl ClientConfig {
     /// Checks that clients change channel only between streams of WHEP. Returns the invalid key and
     /// the reason.
     pub(super) fn check_zap(&self, is_whep: bool) -> Result<(), KeyError> {
-        match self.zap {
-            Some(_) if !is_whep => {
-                let text = "only clients of `whep+http://` change channel; remove `zap`";
-                Err(("zap", text.to_owned()))
-            }
-            _ => Ok(()),
-        }
+        let text = "only clients of `whep+http://` change channel; remove `zap`";
+        refuse_if(self.zap.is_some() && !is_whep, "zap", text)
     }
 
     /// Returns `true` if clients in a room receive the others.
@@ -461,6 +444,14 @@ impl ClientConfig {
     pub(super) fn source(&self) -> Option<&SourceConfig> {
         let own = self.publish.as_ref().or(self.participate.as_ref());
         own.or(self.feed.as_ref())
+    }
+}
+
+/// Refuses a key for the reason in `text` if it is wrong.
+pub(super) fn refuse_if(is_wrong: bool, key: &'static str, text: &str) -> Result<(), KeyError> {
+    match is_wrong {
+        true => Err((key, text.to_owned())),
+        false => Ok(()),
     }
 }
 

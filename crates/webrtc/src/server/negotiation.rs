@@ -10,7 +10,7 @@ use measure::Time;
 use super::Shared;
 use super::answers::{self, LocalParams};
 use super::publication::{PeerMessage, Publication, peer_topic};
-use super::registry::{NewPeer, Registry, Removed};
+use super::registry::{Entry, PeerRef, Registry, Removed};
 use super::session::{PendingPeer, Role};
 use super::stream_sender::PlannedStream;
 use crate::peer::{Peer, PeerConfig};
@@ -202,20 +202,25 @@ impl Shared {
         let number = negotiating.number;
         let id = format!("{:016x}", self.seeded_random(number, &[4]));
         let TransportParameters { ufrag, pwd, .. } = negotiating.peer.local_transport();
-        registry.add(NewPeer {
-            id: id.clone(),
+        let peer = PeerRef {
+            slot: registry.next_slot(),
             number,
+            remote_ufrag: negotiating.remote_ufrag,
+        };
+        let pending = PendingPeer {
+            number,
+            name: name.to_owned(),
+            peer: Box::new(negotiating.peer),
+            role,
+        };
+        let entry = Entry {
+            peer,
+            id: id.clone(),
             ufrag,
             pwd,
-            remote_ufrag: negotiating.remote_ufrag,
-            expires_at: negotiating.until,
-            pending: PendingPeer {
-                number,
-                name: name.to_owned(),
-                peer: Box::new(negotiating.peer),
-                role,
-            },
-        });
+            pending: Some(pending),
+        };
+        registry.add(negotiating.until, entry);
         id
     }
 

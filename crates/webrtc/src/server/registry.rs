@@ -15,14 +15,15 @@ pub(super) struct PeerRef {
     pub(super) remote_ufrag: String,
 }
 
+/// A PeerConnection of the server.
 #[derive(Debug)]
-struct Entry<W> {
-    peer: PeerRef,
-    id: String,
-    ufrag: String,
-    pwd: String,
+pub(super) struct Entry<W> {
+    pub(super) peer: PeerRef,
+    pub(super) id: String,
+    pub(super) ufrag: String,
+    pub(super) pwd: String,
     /// Data to start the PeerConnection with. `None` once it has started.
-    pending: Option<W>,
+    pub(super) pending: Option<W>,
 }
 
 /// Result of an ICE check for a pending PeerConnection.
@@ -38,19 +39,6 @@ pub(super) enum Claim<W> {
         pwd: String,
         waiting: W,
     },
-}
-
-/// A PeerConnection to be added.
-#[derive(Debug)]
-pub(super) struct NewPeer<W> {
-    pub(super) id: String,
-    pub(super) number: u64,
-    pub(super) ufrag: String,
-    pub(super) pwd: String,
-    pub(super) remote_ufrag: String,
-    /// Time at which it is removed unless it has started.
-    pub(super) expires_at: Time,
-    pub(super) pending: W,
 }
 
 /// Result of [`Registry::remove`].
@@ -95,24 +83,15 @@ impl<W> Registry<W> {
         self.entries.vacant_key()
     }
 
-    /// Adds a PeerConnection that waits for its first datagram.
-    pub(super) fn add(&mut self, new: NewPeer<W>) {
-        let entry = Entry {
-            peer: PeerRef {
-                slot: self.entries.vacant_key(),
-                number: new.number,
-                remote_ufrag: new.remote_ufrag,
-            },
-            id: new.id.clone(),
-            ufrag: new.ufrag.clone(),
-            pwd: new.pwd,
-            pending: Some(new.pending),
-        };
-        let slot = self.entries.insert(entry);
-        self.by_id.insert(new.id, slot);
-        self.by_ufrag.insert(new.ufrag, slot);
-        self.expiry_queue
-            .push_back((new.expires_at, slot, new.number));
+    /// Adds a PeerConnection that waits for its first datagram, in the next slot. It is removed at
+    /// `expires_at` unless it has started.
+    pub(super) fn add(&mut self, expires_at: Time, new: Entry<W>) {
+        let (slot, number) = (new.peer.slot, new.peer.number);
+        self.by_id.insert(new.id.clone(), slot);
+        self.by_ufrag.insert(new.ufrag.clone(), slot);
+        self.expiry_queue.push_back((expires_at, slot, number));
+        let inserted = self.entries.insert(new);
+        debug_assert_eq!(inserted, slot, "it is the next one");
     }
 
     /// Removes the PeerConnections that waited too long, and returns their data.
@@ -207,15 +186,19 @@ mod tests {
     }
 
     fn add(registry: &mut Registry<u64>, number: u64, until: u64) {
-        registry.add(NewPeer {
-            id: format!("id{number}"),
+        let peer = PeerRef {
+            slot: registry.next_slot(),
             number,
+            remote_ufrag: "theirs".to_owned(),
+        };
+        let entry = Entry {
+            peer,
+            id: format!("id{number}"),
             ufrag: format!("ufrag{number}"),
             pwd: format!("pwd{number}"),
-            remote_ufrag: "theirs".to_owned(),
-            expires_at: at(until),
-            pending: number,
-        });
+            pending: Some(number),
+        };
+        registry.add(at(until), entry);
     }
 
     #[test]

@@ -139,6 +139,14 @@ impl Janus {
         }
     }
 
+    /// Returns the body of a request with the PIN of the room or mount point, if there is one.
+    pub(super) fn with_pin(&self, mut body: Value) -> Value {
+        if let Some(pin) = &self.config.pin {
+            body["pin"] = pin.as_str().into();
+        }
+        body
+    }
+
     /// Attaches a new handle.
     pub(super) fn attach(&mut self, scope: &mut SignallingContext<'_>, role: Role) {
         if self.handles.len() >= HANDLES_MAX {

@@ -72,10 +72,7 @@ impl Janus {
     }
 
     fn join(&mut self, scope: &mut SignallingContext<'_>, handle: usize) {
-        let mut body = json!({"room": self.room_id(), "ptype": "publisher"});
-        if let Some(pin) = &self.config.pin {
-            body["pin"] = pin.as_str().into();
-        }
+        let body = self.with_pin(json!({"room": self.room_id(), "ptype": "publisher"}));
         self.send_plugin_request(scope, handle, "join", body, None);
     }
 
@@ -269,9 +266,7 @@ impl Janus {
         if let Some(private_id) = self.room.private_id {
             body["private_id"] = private_id.into();
         }
-        if let Some(pin) = &self.config.pin {
-            body["pin"] = pin.as_str().into();
-        }
+        let body = self.with_pin(body);
         self.send_plugin_request(scope, handle, "join", body, None);
     }
 

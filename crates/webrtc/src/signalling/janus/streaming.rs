@@ -36,10 +36,7 @@ impl Janus {
         let Resource::Mountpoint(id) = &self.place else {
             return;
         };
-        let mut body = json!({"id": id.to_json()});
-        if let Some(pin) = &self.config.pin {
-            body["pin"] = pin.as_str().into();
-        }
+        let body = self.with_pin(json!({"id": id.to_json()}));
         self.send_plugin_request(scope, handle, "watch", body, None);
     }
 
@@ -59,16 +56,13 @@ impl Janus {
                 "fmtp": own.parameters,
             })
         });
-        let mut body = json!({
+        let body = self.with_pin(json!({
             "type": "rtp",
             "id": id.to_json(),
             "description": "fed by streamgauge",
             "permanent": false,
             "media": media.collect::<Vec<_>>(),
-        });
-        if let Some(pin) = &self.config.pin {
-            body["pin"] = pin.as_str().into();
-        }
+        }));
         self.send_plugin_request(scope, handle, "create", body, None);
     }
 

@@ -2,15 +2,14 @@
 
 use measure::Recorder;
 
-use super::{HEADER_MAX, Track, Tracks};
+use super::{HEADER_MAX, PADDING, Track, Tracks};
 use crate::feedback::parse_rtx;
 use crate::metrics as m;
 use kit::media::rtp::header::{FIXED_LENGTH, Header};
 use kit::media::rtp::metrics as rtp;
 use session::{Arrival, MediaEvent};
 
-/// Padding bit of the first byte, and marker bit of the second.
-const PADDING: u8 = 0x20;
+/// Marker bit of the second byte.
 const MARKER: u8 = 0x80;
 
 /// Length of the original sequence number at the start of a retransmission's payload.

@@ -97,11 +97,6 @@ impl Dtls {
         dtls
     }
 
-    /// Returns true if this side is the client.
-    pub fn is_client(&self) -> bool {
-        self.client
-    }
-
     /// Returns true if the next datagram belongs to a server's last flight, which completes the
     /// handshake.
     pub fn is_last_server_flight(&self) -> bool {

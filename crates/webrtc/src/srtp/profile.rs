@@ -1,7 +1,5 @@
 //! Protection profiles of SRTP.
 
-use std::fmt;
-
 /// Protection profile, named as in DTLS (RFC 5764, 4.1.2; RFC 7714, 14.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SrtpProfile {
@@ -43,15 +41,5 @@ impl SrtpProfile {
             SrtpProfile::AeadAes256Gcm | SrtpProfile::AeadAes128Gcm => 16,
             SrtpProfile::AesCm128HmacSha1_80 => 10,
         }
-    }
-}
-
-impl fmt::Display for SrtpProfile {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            SrtpProfile::AeadAes256Gcm => "AEAD_AES_256_GCM",
-            SrtpProfile::AeadAes128Gcm => "AEAD_AES_128_GCM",
-            SrtpProfile::AesCm128HmacSha1_80 => "AES_CM_128_HMAC_SHA1_80",
-        })
     }
 }

@@ -36,7 +36,7 @@ fn rtp_sealed_with_gcm_matches_the_rfc() {
         RtpSealer::with(&example(profile))
             .seal(&mut packet)
             .expect("it is RTP");
-        assert_eq!(packet, hex(sealed), "{profile}");
+        assert_eq!(packet, hex(sealed), "{profile:?}");
         let mut out = Vec::new();
         let mut opener = RtpOpener::with(&example(profile));
         assert_eq!(opener.open(&packet, &mut out), Ok(&hex(PACKET)[..]));
@@ -66,7 +66,7 @@ fn rtcp_sealed_with_gcm_matches_the_rfc() {
         RtcpSealer::with(example(profile), 0x5d4)
             .seal(&compound, &mut out)
             .expect("it is RTCP");
-        assert_eq!(out, hex(sealed), "{profile}");
+        assert_eq!(out, hex(sealed), "{profile:?}");
         let mut plain = Vec::new();
         let mut opener = RtcpOpener::with(example(profile));
         assert_eq!(opener.open(&out, &mut plain), Ok(&compound[..]));

@@ -182,9 +182,6 @@ pub(super) struct JoinResponse {
     #[prost(string, tag = "4")]
     pub(super) server_version: String,
     /// In seconds.
-    #[prost(int32, tag = "10")]
-    pub(super) ping_timeout: i32,
-    /// In seconds.
     #[prost(int32, tag = "11")]
     pub(super) ping_interval: i32,
 }

@@ -139,7 +139,6 @@ impl TestClient {
             participant: Some(participant("PA_own", false)),
             other_participants: others.iter().map(|sid| participant(sid, true)).collect(),
             server_version: "1.8.4".to_owned(),
-            ping_timeout: 15,
             ping_interval: 5,
         }));
         client

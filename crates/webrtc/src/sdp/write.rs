@@ -4,6 +4,7 @@ use std::fmt::{Display, Formatter, Result, Write};
 
 use super::codec::Codec;
 use super::description::{MediaKind, MediaSection, SessionDescription};
+use super::setup::Setup;
 use super::transport_attributes::TransportAttributes;
 
 /// Usual SCTP port inside DTLS (RFC 8841, 5).
@@ -19,12 +20,8 @@ impl Display for SessionDescription {
         if !self.bundle.is_empty() {
             write!(out, "a=group:BUNDLE {}\r\n", self.bundle.join(" "))?;
         }
-        if self.extmap_allow_mixed {
-            out.write_str("a=extmap-allow-mixed\r\n")?;
-        }
-        if self.ice_lite {
-            out.write_str("a=ice-lite\r\n")?;
-        }
+        write_flag(out, "extmap-allow-mixed", self.extmap_allow_mixed)?;
+        write_flag(out, "ice-lite", self.ice_lite)?;
         write_transport(out, &self.transport)?;
         self.media
             .iter()
@@ -32,23 +29,27 @@ impl Display for SessionDescription {
     }
 }
 
+/// Writes an attribute that has no value, if it is set.
+fn write_flag(out: &mut dyn Write, name: &str, is_set: bool) -> Result {
+    match is_set {
+        true => write!(out, "a={name}\r\n"),
+        false => Ok(()),
+    }
+}
+
+/// Writes an attribute, if it has a value.
+fn write_value(out: &mut dyn Write, name: &str, value: Option<impl Display>) -> Result {
+    value.map_or(Ok(()), |value| write!(out, "a={name}:{value}\r\n"))
+}
+
 pub(super) fn write_transport(out: &mut dyn Write, attributes: &TransportAttributes) -> Result {
-    if let Some(ufrag) = &attributes.ufrag {
-        write!(out, "a=ice-ufrag:{ufrag}\r\n")?;
-    }
-    if let Some(pwd) = &attributes.pwd {
-        write!(out, "a=ice-pwd:{pwd}\r\n")?;
-    }
-    if attributes.trickle {
-        out.write_str("a=ice-options:trickle\r\n")?;
-    }
+    write_value(out, "ice-ufrag", attributes.ufrag.as_ref())?;
+    write_value(out, "ice-pwd", attributes.pwd.as_ref())?;
+    write_flag(out, "ice-options:trickle", attributes.trickle)?;
     for fingerprint in &attributes.fingerprints {
         write!(out, "a=fingerprint:{fingerprint}\r\n")?;
     }
-    if let Some(setup) = attributes.setup {
-        write!(out, "a=setup:{}\r\n", setup.name())?;
-    }
-    Ok(())
+    write_value(out, "setup", attributes.setup.map(Setup::name))
 }
 
 /// Writes the media line. A rejected RTP section without codecs still needs a format.
@@ -81,19 +82,13 @@ fn write_media(out: &mut dyn Write, media: &MediaSection) -> Result {
     for candidate in &media.candidates {
         write!(out, "a={candidate}\r\n")?;
     }
-    if media.end_of_candidates {
-        out.write_str("a=end-of-candidates\r\n")?;
-    }
+    write_flag(out, "end-of-candidates", media.end_of_candidates)?;
     if media.kind == MediaKind::Application && !media.rejected {
         write!(out, "a=sctp-port:{SCTP_PORT}\r\n")?;
     }
     if media.kind != MediaKind::Application {
-        if media.rtcp_mux {
-            out.write_str("a=rtcp-mux\r\n")?;
-        }
-        if media.rtcp_reduced_size {
-            out.write_str("a=rtcp-rsize\r\n")?;
-        }
+        write_flag(out, "rtcp-mux", media.rtcp_mux)?;
+        write_flag(out, "rtcp-rsize", media.rtcp_reduced_size)?;
         for extension in &media.extensions {
             write!(out, "a=extmap:{} {}\r\n", extension.id, extension.uri)?;
         }
@@ -102,9 +97,7 @@ fn write_media(out: &mut dyn Write, media: &MediaSection) -> Result {
             .iter()
             .try_for_each(|codec| write_codec(out, codec))?;
     }
-    if let Some(msid) = &media.msid {
-        write!(out, "a=msid:{msid}\r\n")?;
-    }
+    write_value(out, "msid", media.msid.as_ref())?;
     for rid in &media.rids {
         let direction = if rid.sends { "send" } else { "recv" };
         write!(out, "a=rid:{} {direction}", rid.id)?;
@@ -113,9 +106,7 @@ fn write_media(out: &mut dyn Write, media: &MediaSection) -> Result {
             false => write!(out, " {}\r\n", rid.restrictions)?,
         }
     }
-    if let Some(simulcast) = &media.simulcast {
-        write!(out, "a=simulcast:{simulcast}\r\n")?;
-    }
+    write_value(out, "simulcast", media.simulcast.as_ref())?;
     for group in &media.ssrc_groups {
         write!(out, "a=ssrc-group:{}", group.semantics)?;
         for ssrc in &group.ssrcs {

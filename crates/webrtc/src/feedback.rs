@@ -24,4 +24,4 @@ pub use message::{Message, Messages, messages};
 pub use nack_tracker::{NackCounts, NackTracker};
 pub use rtx::{RtxStream, parse_rtx};
 pub use transport_cc::{TICK, TransportCc};
-pub use write::{write_fir, write_nack, write_pli, write_remb};
+pub use write::{bare_goodbye, write_fir, write_nack, write_pli, write_remb};

@@ -11,7 +11,7 @@ use measure::{Recorder, Time};
 use std::time::Duration;
 
 use super::congestion::CongestionControl;
-use crate::feedback::{Message, SendHistoryCounts, TransportCc, messages};
+use crate::feedback::{Message, SendHistoryCounts, TransportCc, bare_goodbye, messages};
 use crate::metrics as m;
 use crate::retransmitter::Retransmitter;
 use crate::sdp::{NegotiatedMedia, extension as header_extension};
@@ -155,14 +155,7 @@ impl OutgoingMedia {
             Some(wall_clock) => Some(stream.access(flows, |encrypted| {
                 encrypted.media.report(now, wall_clock, name, goodbye)
             })),
-            None if goodbye => {
-                let mut compound = Vec::new();
-                rtcp::write_receiver_report(&mut compound, stream.ssrc, &[]);
-                rtcp::write_cname(&mut compound, stream.ssrc, name);
-                rtcp::write_bye(&mut compound, &[stream.ssrc], None);
-                Some(compound)
-            }
-            None => None,
+            None => goodbye.then(|| bare_goodbye(stream.ssrc, name)),
         };
         self.streams.iter().filter_map(&mut report).collect()
     }

@@ -2,6 +2,7 @@
 //! report unless both sides negotiated reduced-size RTCP (RFC 5506).
 
 use super::packet_types::{AFB, FIR, NACK, PLI, PSFB, REMB, RTPFB};
+use kit::media::rtcp;
 
 /// Maximum number of entries in one NACK: with a report they fit into a datagram of 1,500 bytes.
 const NACK_ENTRIES_MAX: usize = 300;
@@ -71,4 +72,14 @@ pub fn write_remb(out: &mut Vec<u8>, sender: u32, bitrate: u64, sources: &[u32])
     for source in sources {
         out.extend_from_slice(&source.to_be_bytes());
     }
+}
+
+/// Returns a compound with the goodbye (BYE) of a source that sends no report with it. An empty
+/// receiver report comes first (RFC 3550, 6.1).
+pub fn bare_goodbye(ssrc: u32, cname: &str) -> Vec<u8> {
+    let mut compound = Vec::new();
+    rtcp::write_receiver_report(&mut compound, ssrc, &[]);
+    rtcp::write_cname(&mut compound, ssrc, cname);
+    rtcp::write_bye(&mut compound, &[ssrc], None);
+    compound
 }

@@ -11,11 +11,11 @@ use super::publication::{PeerMessage, Publication, StreamItem, Track, peer_topic
 use super::records::{SentCounts, SentTrackCounts};
 use super::{CHANNEL, Shared};
 use crate::extension;
-use crate::feedback::RtxStream;
+use crate::feedback::{RtxStream, bare_goodbye};
 use crate::peer::Peer;
 use crate::sdp::Codec;
 use crate::transport_sequence::TransportSequence;
-use kit::media::rtcp::{SenderInfo, write_bye, write_cname, write_sender_report};
+use kit::media::rtcp::{SenderInfo, write_cname, write_sender_report};
 use kit::media::rtp::{FlowSettings, RtpFlow};
 use kit::media::source::MediaSource;
 use session::{Context, FlowId, Output};
@@ -311,14 +311,7 @@ impl StreamSender {
             let compound = match generated {
                 Some(compound) => compound,
                 None if !goodbye => continue,
-                None => {
-                    let ssrc = stream.planned.ssrc;
-                    let mut compound = Vec::with_capacity(64);
-                    kit::media::rtcp::write_receiver_report(&mut compound, ssrc, &[]);
-                    write_cname(&mut compound, ssrc, &cname);
-                    write_bye(&mut compound, &[ssrc], None);
-                    compound
-                }
+                None => bare_goodbye(stream.planned.ssrc, &cname),
             };
             peer.send_rtcp(&compound);
         }

@@ -28,6 +28,7 @@ pub(crate) use hex::hex;
 
 pub use error::{SrtpCounts, SrtpError};
 pub use keys::SrtpKeys;
+pub(crate) use packet::RtpParts;
 pub use payload_start::PayloadStartDecryptor;
 pub use profile::SrtpProfile;
 pub use rtcp::{RtcpOpener, RtcpSealer};

@@ -137,13 +137,9 @@ fn target(path: &str) -> Target<'_> {
         return Target::Unknown;
     }
     match kind {
-        "whip" => Target::Offer {
+        "whip" | "whep" => Target::Offer {
             name,
-            publish: true,
-        },
-        "whep" => Target::Offer {
-            name,
-            publish: false,
+            publish: kind == "whip",
         },
         "session" => Target::Resource(name),
         _ => Target::Unknown,

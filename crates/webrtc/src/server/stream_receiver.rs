@@ -15,7 +15,7 @@ use crate::extension;
 use crate::feedback::write_pli;
 use crate::peer::Peer;
 use crate::sdp::MediaKind;
-use crate::srtp::RtpOpener;
+use crate::srtp::{RtpOpener, RtpParts};
 use crate::tracks::{KeyFrameRequest, PayloadFormat, Tracks};
 use kit::media::rtcp::{self, Packet};
 use session::{Arrival, Context, Datagram, PacketHeader, Sink};
@@ -289,18 +289,11 @@ impl StreamReceiver {
 /// this server: contributing sources and header extensions (RFC 3550, 5.1 and 5.3.1). Returns
 /// `None` if the packet is truncated.
 fn strip_header(bytes: &[u8]) -> Option<(PacketHeader, &[u8])> {
-    let fixed: &[u8; 12] = bytes.first_chunk()?;
-    let mut length = 12 + 4 * usize::from(fixed[0] & 0x0f);
-    if fixed[0] & 0x10 != 0 {
-        let extension: &[u8; 4] = bytes.get(length..)?.first_chunk()?;
-        let words = u16::from_be_bytes([extension[2], extension[3]]);
-        length += 4 + 4 * usize::from(words);
-    }
-    let payload = bytes.get(length..)?;
+    let length = RtpParts::parse(bytes).ok()?.header_length;
     let header = PacketHeader::EMPTY
-        .append(&[fixed[0] & 0xe0])
-        .append(&fixed[1..]);
-    Some((header, payload))
+        .append(&[bytes[0] & 0xe0])
+        .append(&bytes[1..12]);
+    Some((header, &bytes[length..]))
 }
 
 #[cfg(test)]

@@ -10,19 +10,19 @@ pub(super) const RTCP_HEADER_LENGTH: usize = 8;
 
 /// Parts of an RTP packet that SRTP uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RtpParts {
+pub(crate) struct RtpParts {
     /// Synchronisation source.
-    pub(super) ssrc: u32,
+    pub(crate) ssrc: u32,
     /// Sequence number.
-    pub(super) sequence: u16,
+    pub(crate) sequence: u16,
     /// Length of the header with contributing sources and extensions, which is not encrypted.
-    pub(super) header_length: usize,
+    pub(crate) header_length: usize,
 }
 
 impl RtpParts {
     /// Parses the header.
     #[inline]
-    pub(super) fn parse(packet: &[u8]) -> Result<RtpParts, SrtpError> {
+    pub(crate) fn parse(packet: &[u8]) -> Result<RtpParts, SrtpError> {
         let fixed: &[u8; RTP_HEADER_LENGTH] = packet.first_chunk().ok_or(SrtpError::Malformed)?;
         if fixed[0] >> 6 != 2 {
             return Err(SrtpError::Malformed);

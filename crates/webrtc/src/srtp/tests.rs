@@ -172,7 +172,7 @@ proptest! {
         prop_assert_eq!(here.rtp_sealer().seal(&mut sealed), Ok(()));
         prop_assert_eq!(sealed.len(), plain.len() + here.rtp_sealer().overhead());
         // A flow seals header and payload separately.
-        let header = packet::RtpParts::parse(&plain).expect("it is RTP").header_length;
+        let header = RtpParts::parse(&plain).expect("it is RTP").header_length;
         let mut payload = plain[header..].to_vec();
         let tag = here.rtp_sealer().seal_parts(&plain[..header], &mut payload);
         payload.extend_from_slice(&tag.expect("it is RTP"));

@@ -255,7 +255,7 @@ impl Signalling for Janus {
             }
             scope.record_delay(m::WEBSOCKET_DELAY, self.step_started_at);
             self.phase = Phase::Creating;
-            self.send_request(scope, RequestKind::Create, "create", json!({}));
+            self.send_request(scope, RequestKind::Create, json!({}));
         }
         while self.phase != Phase::Ended {
             match self.socket.next(scope, &mut bytes) {
@@ -357,7 +357,7 @@ impl Signalling for Janus {
         }
         if matches!(self.phase, Phase::Session(_)) && scope.now >= self.keepalive_at {
             self.keepalive_at = scope.now + KEEPALIVE_INTERVAL;
-            self.send_request(scope, RequestKind::KeepAlive, "keepalive", json!({}));
+            self.send_request(scope, RequestKind::KeepAlive, json!({}));
         }
     }
 
@@ -366,7 +366,7 @@ impl Signalling for Janus {
             Phase::Session(_) => {
                 self.destroy_room(scope);
                 self.destroy_mountpoint(scope);
-                self.send_request(scope, RequestKind::Destroy, "destroy", json!({}));
+                self.send_request(scope, RequestKind::Destroy, json!({}));
                 self.phase = Phase::Leaving;
             }
             Phase::Leaving | Phase::Ended => {}

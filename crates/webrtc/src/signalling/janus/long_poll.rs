@@ -13,9 +13,7 @@ use super::{Janus, JanusMessage, LIMITS, Phase, RequestKind, closed_failure};
 use crate::config::ClientConfig;
 use crate::failure::Failure;
 use crate::metrics as m;
-use kit::http1::{
-    self, CloseState, Head, ResponseDecoder, ResponseError, ResponseItem, Url, Version,
-};
+use kit::http1::{self, CloseState, Head, ResponseDecoder, ResponseItem, Url, Version};
 use session::CloseReason;
 
 /// Maximum number of events in one answer. Janus keeps events for the next answer while no GET is
@@ -117,7 +115,9 @@ impl HttpConnection {
                 }
                 Ok(Some(ResponseItem::End)) => return self.take_answer().map(Some),
                 Ok(None) => return Ok(None),
-                Err(malformed) => return Err(malformed_failure(malformed)),
+                Err(malformed) => {
+                    return Err((Failure::from_malformed(malformed), malformed.to_string()));
+                }
             }
         }
         Ok(None)
@@ -157,10 +157,6 @@ impl HttpConnection {
             _ => (Failure::from_status(status), format!("status {status}")),
         })
     }
-}
-
-fn malformed_failure(malformed: ResponseError) -> (Failure, String) {
-    (Failure::from_malformed(malformed), malformed.to_string())
 }
 
 /// Both HTTP connections.
@@ -304,7 +300,7 @@ impl Janus {
         }
         if self.phase == Phase::Connecting {
             self.phase = Phase::Creating;
-            self.send_request(scope, RequestKind::Create, "create", json!({}));
+            self.send_request(scope, RequestKind::Create, json!({}));
         }
         self.send_next(scope);
     }

@@ -56,7 +56,6 @@ impl Janus {
         &mut self,
         scope: &mut SignallingContext<'_>,
         kind: RequestKind,
-        janus: &str,
         mut more: Value,
     ) {
         if self.pending.len() >= PENDING_MAX {
@@ -65,7 +64,10 @@ impl Janus {
         }
         self.last_transaction += 1;
         let number = self.last_transaction;
-        more["janus"] = janus.into();
+        more["janus"] = match kind {
+            RequestKind::Plugin(..) => "message".into(),
+            _ => kind.name().into(),
+        };
         more["transaction"] = number.to_string().into();
         if let Phase::Session(session) = self.phase {
             more["session_id"] = session.into();
@@ -125,17 +127,17 @@ impl Janus {
             more["jsep"] = json!({"type": kind, "sdp": sdp, "trickle": self.config.trickle});
             trickled = self.config.trickle.then_some(candidates);
         }
-        self.send_request(scope, RequestKind::Plugin(handle, name), "message", more);
+        self.send_request(scope, RequestKind::Plugin(handle, name), more);
         for candidate in trickled.iter().flatten() {
             let more = json!({
                 "handle_id": id,
                 "candidate": {"candidate": candidate, "sdpMid": mid, "sdpMLineIndex": 0},
             });
-            self.send_request(scope, RequestKind::Trickle, "trickle", more);
+            self.send_request(scope, RequestKind::Trickle, more);
         }
         if trickled.is_some() {
             let more = json!({"handle_id": id, "candidate": {"completed": true}});
-            self.send_request(scope, RequestKind::Trickle, "trickle", more);
+            self.send_request(scope, RequestKind::Trickle, more);
         }
     }
 
@@ -167,7 +169,7 @@ impl Janus {
             is_detached: false,
         });
         let more = json!({"plugin": plugin});
-        self.send_request(scope, RequestKind::Attach(handle), "attach", more);
+        self.send_request(scope, RequestKind::Attach(handle), more);
     }
 
     /// Detaches a handle.
@@ -177,12 +179,7 @@ impl Janus {
             return;
         }
         if let Some(id) = own.id {
-            self.send_request(
-                scope,
-                RequestKind::Detach,
-                "detach",
-                json!({"handle_id": id}),
-            );
+            self.send_request(scope, RequestKind::Detach, json!({"handle_id": id}));
         }
         scope.push(SignallingAction::DropPeer {
             peer: PeerNumber(handle as u32),

@@ -160,17 +160,17 @@ impl Janus {
         shared.handle = Some((handle, true));
         let (subscribe, unsubscribe) = (change.subscribe, change.unsubscribe);
         if !joined {
-            self.join_as_subscriber(scope, handle, subscribe.into());
-        } else if unsubscribe.is_empty() {
-            let body = json!({"streams": subscribe});
-            self.send_plugin_request(scope, handle, "subscribe", body, None);
-        } else if subscribe.is_empty() {
-            let body = json!({"streams": unsubscribe});
-            self.send_plugin_request(scope, handle, "unsubscribe", body, None);
-        } else {
-            let body = json!({"subscribe": subscribe, "unsubscribe": unsubscribe});
-            self.send_plugin_request(scope, handle, "update", body, None);
+            return self.join_as_subscriber(scope, handle, subscribe.into());
         }
+        let (request, body) = match (subscribe.is_empty(), unsubscribe.is_empty()) {
+            (_, true) => ("subscribe", json!({"streams": subscribe})),
+            (true, false) => ("unsubscribe", json!({"streams": unsubscribe})),
+            (false, false) => (
+                "update",
+                json!({"subscribe": subscribe, "unsubscribe": unsubscribe}),
+            ),
+        };
+        self.send_plugin_request(scope, handle, request, body, None);
     }
 
     /// Returns the next change, and the publishers that it adds. `None` if there is nothing to

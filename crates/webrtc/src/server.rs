@@ -276,11 +276,6 @@ impl Server {
         }
     }
 
-    /// Metrics of the server's sessions.
-    pub fn catalogue(&self) -> Catalogue {
-        CATALOGUE
-    }
-
     pub fn config(&self) -> &ServerConfig {
         &self.0.config
     }

@@ -40,8 +40,6 @@ pub struct IceSettings {
 pub enum IceEvent {
     /// A candidate pair is to be used from now on.
     Nominated {
-        /// Address of this side.
-        local: SocketAddr,
         /// Address of the other side.
         remote: SocketAddr,
     },
@@ -277,16 +275,10 @@ impl Ice {
     pub fn poll_event(&mut self) -> Option<IceEvent> {
         loop {
             match self.agent.poll_event()? {
-                IceAgentEvent::NominatedSend {
-                    source,
-                    destination,
-                    ..
-                } => {
+                IceAgentEvent::NominatedSend { destination, .. } => {
                     self.connected = true;
-                    return Some(IceEvent::Nominated {
-                        local: source,
-                        remote: destination,
-                    });
+                    let remote = destination;
+                    return Some(IceEvent::Nominated { remote });
                 }
                 // An ICE lite agent sends no checks, so it requests no consent (RFC 7675, 4).
                 IceAgentEvent::IceConnectionStateChange(IceConnectionState::Disconnected)

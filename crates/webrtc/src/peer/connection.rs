@@ -583,7 +583,7 @@ impl Peer {
         }
         while let Some(event) = self.ice.poll_event() {
             match event {
-                IceEvent::Nominated { remote, .. } => {
+                IceEvent::Nominated { remote } => {
                     self.restart_deadline = None;
                     self.nominate(now, remote);
                 }

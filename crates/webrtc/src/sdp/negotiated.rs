@@ -115,15 +115,11 @@ const LAYERS_MAX: usize = 16;
 /// Returns the layers after `recv` in `a=simulcast`. A layer with a leading `~` is initially paused
 /// (RFC 8853, 5.1); resuming it is not negotiated here, so it is left out.
 fn receive_layers(section: &MediaSection) -> Vec<String> {
-    let mut words = section.simulcast.iter();
-    let mut words = words
-        .next()
-        .into_iter()
-        .flat_map(|text| text.split_ascii_whitespace());
-    let received = words
-        .find(|word| *word == "recv")
-        .and_then(|_| words.next());
-    let layers = received.into_iter().flat_map(|list| list.split(';'));
+    let text = section.simulcast.as_deref().unwrap_or_default();
+    let mut words = text
+        .split_ascii_whitespace()
+        .skip_while(|word| *word != "recv");
+    let layers = words.nth(1).into_iter().flat_map(|list| list.split(';'));
     let first = layers.filter_map(|layer| layer.split(',').next());
     first
         .filter(|layer| !layer.starts_with('~'))

@@ -87,9 +87,8 @@ impl LastSpeakers {
         !self.shown.contains(id)
     }
 
-    fn has_video(&self, id: &JanusId) -> bool {
-        let own = self.streams.get(id);
-        own.is_some_and(|own| !own.video.is_empty())
+    fn videos(&self, id: &JanusId) -> impl Iterator<Item = &String> {
+        self.streams.get(id).into_iter().flat_map(|own| &own.video)
     }
 
     /// Returns the next change, which includes the audio of the `new` publishers. The change counts
@@ -104,18 +103,17 @@ impl LastSpeakers {
             change.subscribe.extend(self.non_video_subscriptions(id));
         }
         let order = self.order.iter();
-        let wanted = order.filter(|id| self.has_video(id)).take(self.videos_max);
+        let wanted = order
+            .filter(|id| self.videos(id).next().is_some())
+            .take(self.videos_max);
         let wanted: BTreeSet<JanusId> = wanted.cloned().collect();
         for id in self.shown.difference(&wanted) {
-            let own = self.streams.get(id).into_iter().flat_map(|own| &own.video);
-            change
-                .unsubscribe
-                .extend(own.map(|mid| subscription(id, mid)));
+            let videos = self.videos(id).map(|mid| subscription(id, mid));
+            change.unsubscribe.extend(videos);
             change.switched_videos += 1;
         }
         for id in wanted.difference(&self.shown) {
-            let own = self.streams.get(id).into_iter().flat_map(|own| &own.video);
-            change.subscribe.extend(own.map(|mid| {
+            change.subscribe.extend(self.videos(id).map(|mid| {
                 let mut stream = subscription(id, mid);
                 if let Some(layer) = layer {
                     stream["substream"] = layer.into();

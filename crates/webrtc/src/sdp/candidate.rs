@@ -98,14 +98,6 @@ impl Candidate {
             ..host
         }
     }
-
-    /// Returns the address of a UDP candidate for media, or `None` for any other candidate.
-    pub fn udp_address(&self) -> Option<SocketAddr> {
-        match (&self.address, &self.transport[..], self.component) {
-            (CandidateAddress::Ip(ip), "udp", 1) => Some(SocketAddr::new(*ip, self.port)),
-            _ => None,
-        }
-    }
 }
 
 impl fmt::Display for Candidate {

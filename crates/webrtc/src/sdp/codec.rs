@@ -131,33 +131,8 @@ pub mod known {
         opus.with_parameters("minptime=10;useinbandfec=1")
     }
 
-    /// G.711, μ-law and A-law.
-    pub fn g711() -> Vec<Codec> {
-        vec![Codec::new(0, "PCMU", 8000), Codec::new(8, "PCMA", 8000)]
-    }
-
     pub fn vp8() -> Codec {
         Codec::new(96, "VP8", 90_000)
-    }
-
-    /// VP9, profile 0.
-    pub fn vp9() -> Codec {
-        Codec::new(98, "VP9", 90_000).with_parameters("profile-id=0")
-    }
-
-    /// H.264 constrained baseline, packetization mode 1.
-    pub fn h264() -> Codec {
-        let parameters = "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f";
-        Codec::new(102, "H264", 90_000).with_parameters(parameters)
-    }
-
-    pub fn h265() -> Codec {
-        Codec::new(104, "H265", 90_000)
-            .with_parameters("level-id=93;profile-id=1;tier-flag=0;tx-mode=SRST")
-    }
-
-    pub fn av1() -> Codec {
-        Codec::new(45, "AV1", 90_000)
     }
 
     /// RTX for a codec, with the next payload type.
@@ -168,12 +143,22 @@ pub mod known {
 
     /// All audio codecs, best first.
     pub fn all_audio() -> Vec<Codec> {
-        [vec![opus()], g711()].concat()
+        let g711 = [Codec::new(0, "PCMU", 8000), Codec::new(8, "PCMA", 8000)];
+        [opus()].into_iter().chain(g711).collect()
     }
 
     /// All video codecs, each followed by its RTX.
     pub fn all_video() -> Vec<Codec> {
-        let codecs = [h264(), vp8(), vp9(), av1(), h265()];
+        // Constrained baseline, packetization mode 1.
+        let h264 = "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f";
+        let h265 = "level-id=93;profile-id=1;tier-flag=0;tx-mode=SRST";
+        let codecs = [
+            Codec::new(102, "H264", 90_000).with_parameters(h264),
+            vp8(),
+            Codec::new(98, "VP9", 90_000).with_parameters("profile-id=0"),
+            Codec::new(45, "AV1", 90_000),
+            Codec::new(104, "H265", 90_000).with_parameters(h265),
+        ];
         let both = |codec: Codec| {
             let rtx = rtx(&codec);
             [codec, rtx]

@@ -24,7 +24,7 @@ const INTEGRITY_LENGTH: usize = 20;
 /// Maximum length of an error reason, in characters (RFC 8489, 14.8).
 const REASON_MAX: usize = 127;
 
-/// Method of a message, by its name in RFC 8656, 17.
+/// Method of a message (RFC 8489, 18.2), by its name in RFC 8656, 17.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     Allocate = 3,

@@ -18,14 +18,10 @@ pub fn wanted(load: &Load, at: Time) -> u64 {
             .min(u128::from(*max_clients))
             .try_into()
             .unwrap_or(*max_clients),
-        _ => {
-            let pieces = pieces(load);
-            pieces
-                .iter()
-                .rev()
-                .find(|piece| piece.begin <= at)
-                .map_or(0, |piece| piece.level(at))
-        }
+        _ => pieces(load)
+            .iter()
+            .rfind(|piece| piece.begin <= at)
+            .map_or(0, |piece| piece.level(at)),
     }
 }
 
@@ -36,15 +32,11 @@ pub fn started(load: &Load, at: Time) -> u64 {
         Shape::Arrivals { per_second, .. } => arrived(*per_second, load.after, at)
             .try_into()
             .unwrap_or(u64::MAX),
-        _ => {
-            let rises = pieces(load)
-                .into_iter()
-                .filter(|piece| piece.to > piece.from);
-            let begun = rises.filter(|piece| piece.begin <= at);
-            begun
-                .map(|piece| piece.level(at) - piece.from - u64::from(piece.skips_first))
-                .sum()
-        }
+        _ => pieces(load)
+            .iter()
+            .filter(|piece| piece.to > piece.from && piece.begin <= at)
+            .map(|piece| piece.level(at) - piece.from - u64::from(piece.skips_first))
+            .sum(),
     }
 }
 

@@ -74,19 +74,29 @@ enum StepSource {
         /// Next step of this worker, with its number in the piece.
         next: Option<(u64, Step)>,
     },
-    Arrivals {
-        rate: ArrivalRate,
-        /// Time of the first arrival.
-        after: Duration,
-        /// Arrivals of this worker, counted over all workers.
-        arrivals: Slots,
-        /// Number of the next one among its own.
-        next: u64,
-        /// Number of slots of this worker.
-        slot_count: u64,
-        /// Free slots that were used before, lowest first.
-        free: BinaryHeap<Reverse<u64>>,
-    },
+    Arrivals(ArrivalSource),
+}
+
+#[derive(Clone, Debug)]
+struct ArrivalSource {
+    rate: ArrivalRate,
+    /// Time of the first arrival.
+    after: Duration,
+    /// Arrivals of this worker, counted over all workers.
+    arrivals: Slots,
+    /// Number of the next one among its own.
+    next: u64,
+    /// Number of slots of this worker.
+    slot_count: u64,
+    /// Free slots that were used before, lowest first.
+    free: BinaryHeap<Reverse<u64>>,
+}
+
+impl ArrivalSource {
+    fn next_at(&self) -> Option<Time> {
+        let at = self.rate.time_of(self.arrivals.nth(self.next)?);
+        (at < Time::NEVER).then(|| at + self.after)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +135,7 @@ impl Share {
             Shape::Arrivals {
                 per_second,
                 max_clients,
-            } => StepSource::Arrivals {
+            } => StepSource::Arrivals(ArrivalSource {
                 rate: ArrivalRate::new(*per_second),
                 after: load.after,
                 // A worker without slots gets no arrivals, because it would turn away clients for
@@ -134,7 +144,7 @@ impl Share {
                 next: 0,
                 slot_count: own.count_below(*max_clients),
                 free: BinaryHeap::new(),
-            },
+            }),
             _ => {
                 let mut source = StepSource::Plan {
                     pieces: pieces(load),
@@ -229,10 +239,7 @@ impl Share {
         }
         let planned = self.planned_at();
         let waiting = self.waiting.peek().map(|Reverse((due, _))| *due);
-        match (planned, waiting) {
-            (Some(planned), Some(waiting)) => Some(planned.min(waiting)),
-            (one, other) => one.or(other),
-        }
+        planned.into_iter().chain(waiting).min()
     }
 
     /// Returns the next action that is due at `now`, in order of due times.
@@ -273,8 +280,8 @@ impl Share {
         }
         entry.state = SlotState::Empty;
         self.active -= 1;
-        if let StepSource::Arrivals { free, .. } = &mut self.source {
-            free.push(Reverse(slot));
+        if let StepSource::Arrivals(source) = &mut self.source {
+            source.free.push(Reverse(slot));
             return;
         }
         // A slot that was stopped and is wanted again waits for the end of its client.
@@ -342,19 +349,13 @@ impl Share {
                     self.leave(step)
                 }
             }
-            StepSource::Arrivals {
-                rate,
-                after,
-                arrivals,
-                next,
-                slot_count,
-                free,
-            } => {
-                let due = rate.time_of(arrivals.nth(*next)?) + *after;
-                *next = next.saturating_add(1);
+            StepSource::Arrivals(source) => {
+                let due = source.next_at()?;
+                source.next = source.next.saturating_add(1);
                 let used = self.slots.len() as u64;
-                let unused = (used < *slot_count).then(|| self.own.nth(used)).flatten();
-                let Some(slot) = free.pop().map(|Reverse(slot)| slot).or(unused) else {
+                let is_left = used < source.slot_count;
+                let unused = is_left.then(|| self.own.nth(used)).flatten();
+                let Some(slot) = source.free.pop().map(|Reverse(slot)| slot).or(unused) else {
                     return Some(Action::TurnAway { due });
                 };
                 Some(self.start(slot, due, false))
@@ -416,17 +417,7 @@ impl StepSource {
     fn next_at(&self) -> Option<Time> {
         match self {
             StepSource::Plan { next, .. } => next.map(|(_, step)| step.at),
-            StepSource::Arrivals {
-                rate,
-                after,
-                arrivals,
-                next,
-                ..
-            } => arrivals
-                .nth(*next)
-                .map(|number| rate.time_of(number))
-                .filter(|at| *at < Time::NEVER)
-                .map(|at| at + *after),
+            StepSource::Arrivals(source) => source.next_at(),
         }
     }
 

@@ -171,12 +171,8 @@ impl TryFrom<LoadSpec> for Shape {
             ));
         }
         if let Some(stages) = spec.stages {
-            if spec.clients.is_some() || spec.max_clients.is_some() {
-                let key = if spec.clients.is_some() {
-                    "clients"
-                } else {
-                    "max_clients"
-                };
+            let counts = [("clients", spec.clients), ("max_clients", spec.max_clients)];
+            if let Some((key, _)) = counts.into_iter().find(|(_, count)| count.is_some()) {
                 return Err(LoadError::new(
                     &[key],
                     format!("`{key}` does not go with `stages`"),
@@ -241,13 +237,16 @@ fn check_clients(key: &'static str, clients: u64) -> Result<(), LoadError> {
         ));
     }
     if clients > MAX_CLIENTS {
-        return Err(LoadError::new(
-            &[key],
-            format!("`{key}: {clients}` is too many"),
-            format!("at most {MAX_CLIENTS} are possible"),
-        ));
+        return Err(too_many(key, key, clients));
     }
     Ok(())
+}
+
+/// The value of `key`, a number of clients at or within the key `at`, is too large.
+fn too_many(at: &'static str, key: &str, clients: u64) -> LoadError {
+    let message = format!("`{key}: {clients}` is too many");
+    let help = format!("at most {MAX_CLIENTS} are possible");
+    LoadError::new(&[at], message, help)
 }
 
 fn check_stages(stages: Vec<Stage>) -> Result<Shape, LoadError> {
@@ -266,13 +265,10 @@ fn check_stages(stages: Vec<Stage>) -> Result<Shape, LoadError> {
         ));
     }
     if let Some(index) = stages.iter().position(|stage| stage.clients > MAX_CLIENTS) {
-        let mut error = LoadError::new(
-            &["stages"],
-            format!("`clients: {}` is too many", stages[index].clients),
-            format!("at most {MAX_CLIENTS} are possible"),
-        );
-        error.stage = Some(index);
-        return Err(error);
+        return Err(LoadError {
+            stage: Some(index),
+            ..too_many("stages", "clients", stages[index].clients)
+        });
     }
     Ok(Shape::Stages(stages))
 }

@@ -17,9 +17,8 @@ use measure::{Catalogue, Recorder, Time};
 
 use super::stream::Stream;
 use crate::{
-    ChannelError, ChannelId, CloseReason, Context, Endpoint, ExchangeEnded, FlowId, Flows, Input,
-    MediaEvent, Outbox, Outcome, Output, PacketHeader, PeerId, Port, Session, SinkId, Sinks,
-    SocketMedia,
+    ChannelId, CloseReason, Context, Endpoint, ExchangeEnded, FlowId, Flows, Input, Outbox,
+    Outcome, Output, PacketHeader, PeerId, Port, Session, SinkId, Sinks, SocketMedia,
 };
 use link::{Counts, Link, Settings};
 
@@ -219,6 +218,17 @@ enum PortOwner {
 }
 
 impl Ports {
+    /// A pair on the host of one side.
+    fn of(side: Side, port: u16, sink: Option<SinkId>, owner: PortOwner) -> Ports {
+        Ports {
+            media: SocketAddr::new(address(side), port),
+            control: SocketAddr::new(address(side), port + 1),
+            sink,
+            owner,
+            peer: None,
+        }
+    }
+
     fn local(&self, port: Port) -> SocketAddr {
         match port {
             Port::Media => self.media,
@@ -246,6 +256,13 @@ struct PathState {
 struct DatagramInFlight {
     header: PacketHeader,
     body: Bytes,
+}
+
+impl From<Bytes> for DatagramInFlight {
+    fn from(body: Bytes) -> DatagramInFlight {
+        let header = PacketHeader::EMPTY;
+        DatagramInFlight { header, body }
+    }
 }
 
 /// A flow that is started.
@@ -283,38 +300,8 @@ enum Event {
 
 /// An input to deliver once the current one has been handled.
 enum Pending {
-    Start,
-    Stop {
-        until: Time,
-    },
-    Opened {
-        channel: ChannelId,
-        local: SocketAddr,
-        remote: Option<SocketAddr>,
-    },
-    OpenFailed {
-        channel: ChannelId,
-        error: ChannelError,
-    },
-    Closed {
-        channel: ChannelId,
-        how: CloseReason,
-    },
-    Media {
-        sink: SinkId,
-        event: MediaEvent,
-    },
-    FlowEnded {
-        flow: FlowId,
-    },
-    Exchanged {
-        channel: ChannelId,
-        how: ExchangeEnded,
-    },
-    Told {
-        topic: String,
-        message: Arc<str>,
-    },
+    Input(Input<'static>),
+    TopicMessage { topic: String, message: Arc<str> },
 }
 
 impl fmt::Debug for Pair {
@@ -389,7 +376,7 @@ impl Pair {
             channels: BTreeMap::new(),
             outcome: None,
         });
-        self.pending.push_back((index, Pending::Start));
+        self.push(index, Input::Start { due: self.now });
         SessionNumber(index)
     }
 
@@ -450,20 +437,15 @@ impl Pair {
         self.foreign
     }
 
-    /// Changes the reaction to new connections.
-    pub fn set_server_reaction(&mut self, reaction: ServerReaction) {
-        self.settings.server_reaction = reaction;
-    }
-
     /// Asks a session to stop.
     pub fn stop(&mut self, session: SessionNumber, grace: Duration) {
         let until = self.now + grace;
-        self.pending.push_back((session.0, Pending::Stop { until }));
+        self.push(session.0, Input::Stop { until });
     }
 
     /// Resets all connections; both ends are notified.
     pub fn break_connections(&mut self) {
-        let how = CloseReason::Reset;
+        let reason = CloseReason::Reset;
         let mut broken = Vec::new();
         for connection in &mut self.connections {
             for end in 0..2 {
@@ -475,11 +457,10 @@ impl Pair {
         for (session, channel) in broken {
             let key = (session, channel);
             if self.exchanges.contains_key(&key) {
-                self.end_exchange(key, ExchangeEnded::Closed(how));
+                self.end_exchange(key, ExchangeEnded::Closed(reason));
                 continue;
             }
-            self.pending
-                .push_back((session, Pending::Closed { channel, how }));
+            self.push(session, Input::Closed { channel, reason });
         }
     }
 
@@ -562,6 +543,10 @@ impl Pair {
         self.events.push(Reverse((at, self.serial, event)));
     }
 
+    fn push(&mut self, index: usize, input: Input<'static>) {
+        self.pending.push_back((index, Pending::Input(input)));
+    }
+
     /// Delivers queued inputs until none is left.
     fn deliver_pending(&mut self) {
         while let Some((index, pending)) = self.pending.pop_front() {
@@ -569,37 +554,18 @@ impl Pair {
             if self.steps > self.settings.steps_max {
                 return;
             }
-            let input = match &pending {
-                Pending::Start => Input::Start { due: self.now },
-                &Pending::Stop { until } => Input::Stop { until },
-                &Pending::Opened {
-                    channel,
-                    local,
-                    remote,
-                } => Input::Opened {
-                    channel,
-                    local,
-                    remote,
-                },
-                &Pending::OpenFailed { channel, error } => Input::OpenFailed { channel, error },
-                &Pending::Closed { channel, how } => {
-                    if let Some(slot) = self.slots.get_mut(index) {
-                        slot.channels.remove(&channel);
+            match pending {
+                Pending::Input(input) => {
+                    if let Input::Closed { channel, .. } = input {
+                        self.slots[index].channels.remove(&channel);
                     }
-                    Input::Closed {
-                        channel,
-                        reason: how,
-                    }
+                    self.deliver(index, input);
                 }
-                &Pending::Media { sink, event } => Input::Media { sink, event },
-                &Pending::FlowEnded { flow } => Input::FlowEnded { flow },
-                Pending::Exchanged { channel, how } => Input::ExchangeEnded {
-                    channel: *channel,
-                    reason: how.clone(),
-                },
-                Pending::Told { topic, message } => Input::TopicMessage { topic, message },
-            };
-            self.deliver(index, input);
+                Pending::TopicMessage { topic, message } => {
+                    let (topic, message) = (&topic, &message);
+                    self.deliver(index, Input::TopicMessage { topic, message });
+                }
+            }
         }
     }
 

@@ -7,8 +7,8 @@ use measure::Time;
 
 use super::super::stream::Stream;
 use super::{
-    Channel, Connection, DATAGRAM_OVERHEAD, Event, Pair, Pending, PortOwner, READ_MAX,
-    SessionNumber, Side, address, client_address,
+    Channel, Connection, DATAGRAM_OVERHEAD, Event, Pair, PortOwner, READ_MAX, SessionNumber, Side,
+    address, client_address,
 };
 use crate::{Arrival, ChannelError, ChannelId, CloseReason, Input, Port, SinkId};
 
@@ -26,12 +26,12 @@ impl Pair {
                 };
                 let stream = Channel::Stream { connection, end: 0 };
                 self.slots[session].channels.insert(channel, stream);
-                let opened = Pending::Opened {
+                let opened = Input::Opened {
                     channel,
                     local: client_address(connection),
                     remote: Some(self.server_address()),
                 };
-                self.pending.push_back((session, opened));
+                self.push(session, opened);
             }
             Event::NotConnected {
                 session,
@@ -41,13 +41,11 @@ impl Pair {
                 let channels = &mut self.slots[session].channels;
                 if let Some(Channel::Connecting) = channels.get(&channel) {
                     channels.remove(&channel);
-                    let error = if silent {
-                        ChannelError::TimedOut
-                    } else {
-                        ChannelError::Refused
+                    let error = match silent {
+                        true => ChannelError::TimedOut,
+                        false => ChannelError::Refused,
                     };
-                    self.pending
-                        .push_back((session, Pending::OpenFailed { channel, error }));
+                    self.push(session, Input::OpenFailed { channel, error });
                 }
             }
             Event::Stream { connection, end } => self.read_stream(connection, end),
@@ -76,12 +74,12 @@ impl Pair {
         self.add(Side::Server, made);
         let stream = Channel::Stream { connection, end: 1 };
         self.slots[index].channels.insert(CHANNEL, stream);
-        let opened = Pending::Opened {
+        let opened = Input::Opened {
             channel: CHANNEL,
             local: self.server_address(),
             remote: Some(client_address(connection)),
         };
-        self.pending.push_back((index, opened));
+        self.push(index, opened);
     }
 
     fn read_stream(&mut self, connection: usize, end: usize) {
@@ -101,24 +99,20 @@ impl Pair {
         for bytes in bytes.chunks(READ_MAX) {
             // The session may close the channel in between.
             if self.connections[connection].open[end] {
-                let runs = &[];
-                self.deliver(
-                    session,
-                    Input::Bytes {
-                        channel,
-                        bytes,
-                        at,
-                        runs,
-                    },
-                );
+                let input = Input::Bytes {
+                    channel,
+                    bytes,
+                    at,
+                    runs: &[],
+                };
+                self.deliver(session, input);
                 self.deliver_pending();
             }
         }
         self.scratch = bytes;
         if ended && std::mem::take(&mut self.connections[connection].open[end]) {
-            let how = CloseReason::End;
-            self.pending
-                .push_back((session, Pending::Closed { channel, how }));
+            let reason = CloseReason::End;
+            self.push(session, Input::Closed { channel, reason });
             // The other direction ends too.
             self.close_peer_direction(connection, end);
         }
@@ -183,8 +177,7 @@ impl Pair {
             overhead: DATAGRAM_OVERHEAD,
         };
         if let Some(event) = world.sinks.packet(sink, &arrival, &mut world.recorder) {
-            self.pending
-                .push_back((session, Pending::Media { sink, event }));
+            self.push(session, Input::Media { sink, event });
         }
     }
 

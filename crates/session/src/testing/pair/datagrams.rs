@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use measure::Time;
 
-use super::{Channel, DatagramInFlight, Pair, Pending, SessionNumber, Side, Udp, address};
+use super::{Channel, DatagramInFlight, Pair, SessionNumber, Side, Udp, address};
 use crate::{
-    ChannelError, ChannelId, CloseReason, Endpoint, Input, PacketHeader, PeerId, Port, Route,
-    SocketMedia, Transmit,
+    ChannelError, ChannelId, CloseReason, Endpoint, Input, PeerId, Port, Route, SocketMedia,
+    Transmit,
 };
 
 /// Channel of an accepted session.
@@ -35,8 +35,8 @@ impl Pair {
             local.set_port(self.next_port);
             self.next_port = self.next_port.saturating_add(2);
         }
-        let pending = match self.addresses.get(&local) {
-            Some(owners) if !owners.is_empty() => Pending::OpenFailed {
+        let input = match self.addresses.get(&local) {
+            Some(owners) if !owners.is_empty() => Input::OpenFailed {
                 channel,
                 error: ChannelError::NoPorts,
             },
@@ -52,14 +52,14 @@ impl Pair {
                 };
                 let channels = &mut self.slots[index].channels;
                 channels.insert(channel, Channel::Udp(udp));
-                Pending::Opened {
+                Input::Opened {
                     channel,
                     local,
                     remote: peer,
                 }
             }
         };
-        self.pending.push_back((index, pending));
+        self.push(index, input);
     }
 
     pub(super) fn close_udp(&mut self, index: usize, channel: ChannelId, udp: Udp) {
@@ -87,15 +87,7 @@ impl Pair {
             return;
         };
         for datagram in bytes.chunks(transmit.segment_size) {
-            let body = Bytes::copy_from_slice(datagram);
-            self.send_datagram(
-                udp.local,
-                to,
-                DatagramInFlight {
-                    header: PacketHeader::EMPTY,
-                    body,
-                },
-            );
+            self.send_datagram(udp.local, to, Bytes::copy_from_slice(datagram).into());
         }
     }
 
@@ -134,12 +126,7 @@ impl Pair {
             }
             Route::Accept(peer, session) => self.accept_peer(peer, session, datagram),
             Route::Answer => {
-                let (header, body) = (PacketHeader::EMPTY, Bytes::from(answer));
-                self.send_datagram(
-                    self.server_address(),
-                    from,
-                    DatagramInFlight { header, body },
-                );
+                self.send_datagram(self.server_address(), from, Bytes::from(answer).into());
             }
             Route::Discard => self.foreign += 1,
         }
@@ -163,12 +150,12 @@ impl Pair {
         };
         let channels = &mut self.slots[index].channels;
         channels.insert(ACCEPTED, Channel::Udp(udp));
-        let opened = Pending::Opened {
+        let opened = Input::Opened {
             channel: ACCEPTED,
             local,
             remote: Some(datagram.from),
         };
-        self.pending.push_back((index, opened));
+        self.push(index, opened);
         self.deliver_pending();
         self.deliver_datagram(index, ACCEPTED, datagram);
     }
@@ -218,9 +205,8 @@ impl Pair {
         {
             let udp = *udp;
             self.close_udp(index, channel, udp);
-            let how = CloseReason::Reset;
-            self.pending
-                .push_back((index, Pending::Closed { channel, how }));
+            let reason = CloseReason::Reset;
+            self.push(index, Input::Closed { channel, reason });
         }
     }
 }

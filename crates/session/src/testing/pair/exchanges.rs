@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::{Channel, Pair, Pending};
+use super::{Channel, Pair};
 use crate::exchange::{Exchange, ExchangeContext, ExchangeEnd, NextStep, Plan};
 use crate::schedule::{Schedule, Step};
-use crate::{ChannelId, CloseReason, Failure};
+use crate::{ChannelId, CloseReason, Failure, Input};
 
 /// Interval between calls of [`Exchange::check_timeouts`].
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -224,16 +224,15 @@ impl Pair {
     }
 
     /// Ends an exchange and notifies its session.
-    pub(super) fn end_exchange(&mut self, key: ExchangeKey, how: ExchangeEnd) {
+    pub(super) fn end_exchange(&mut self, key: ExchangeKey, reason: ExchangeEnd) {
         let (index, channel) = key;
-        if self.drop_exchange(key, &how) {
+        if self.drop_exchange(key, &reason) {
             if let Some(Channel::Stream { connection, end }) =
                 self.slots[index].channels.remove(&channel)
             {
                 self.close_end(connection, end);
             }
-            self.pending
-                .push_back((index, Pending::Exchanged { channel, how }));
+            self.push(index, Input::ExchangeEnded { channel, reason });
         }
     }
 

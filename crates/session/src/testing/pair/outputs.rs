@@ -9,9 +9,7 @@ use super::{
     ActiveFlow, Channel, DatagramInFlight, Event, PACKETS_A_TURN, Pair, PathState, Pending,
     PortOwner, Ports, Side, Udp, address,
 };
-use crate::{
-    ChannelError, ChannelId, ExchangeEnded, FlowId, Handover, Open, Output, PacketHeader, Port,
-};
+use crate::{ChannelError, ChannelId, ExchangeEnded, FlowId, Handover, Input, Open, Output, Port};
 use link::Link;
 use measure::Time;
 
@@ -54,8 +52,8 @@ impl Pair {
                 let state = self.topics.entry(topic.clone()).or_default();
                 state.subscribers.push(index);
                 if let Some(message) = state.last.clone() {
-                    self.pending
-                        .push_back((index, Pending::Told { topic, message }));
+                    let told = Pending::TopicMessage { topic, message };
+                    self.pending.push_back((index, told));
                 }
             }
             Output::Publish { topic, message } => {
@@ -63,8 +61,8 @@ impl Pair {
                 state.last = Some(Arc::clone(&message));
                 for &listener in &state.subscribers {
                     let (topic, message) = (topic.clone(), Arc::clone(&message));
-                    self.pending
-                        .push_back((listener, Pending::Told { topic, message }));
+                    let told = Pending::TopicMessage { topic, message };
+                    self.pending.push_back((listener, told));
                 }
             }
             Output::Ended(outcome) => {
@@ -93,28 +91,15 @@ impl Pair {
             }
             // The virtual network has no Unix sockets.
             Open::Unix { .. } => Err(ChannelError::Unreachable),
-            Open::UdpPair { sink, shared, .. } => {
-                let port = if shared {
-                    Some(SHARED_PORT)
-                } else if self.next_port <= LAST_PORT {
-                    self.next_port += 2;
-                    Some(self.next_port - 2)
-                } else {
-                    None
-                };
-                port.map(|port| Ports {
-                    media: SocketAddr::new(address(side), port),
-                    control: SocketAddr::new(address(side), port + 1),
-                    sink,
-                    owner: if shared {
-                        PortOwner::Shared
-                    } else {
-                        PortOwner::Own
-                    },
-                    peer: None,
-                })
-                .ok_or(ChannelError::NoPorts)
+            Open::UdpPair {
+                sink, shared: true, ..
+            } => Ok(Ports::of(side, SHARED_PORT, sink, PortOwner::Shared)),
+            Open::UdpPair { sink, .. } if self.next_port <= LAST_PORT => {
+                self.next_port += 2;
+                let port = self.next_port - 2;
+                Ok(Ports::of(side, port, sink, PortOwner::Own))
             }
+            Open::UdpPair { .. } => Err(ChannelError::NoPorts),
             Open::Udp {
                 local, peer, media, ..
             } => return self.open_udp(index, channel, (local, peer), media),
@@ -129,13 +114,9 @@ impl Pair {
                 let local = SocketAddr::new(address(side), local_port);
                 return self.open_udp(index, channel, (local, Some(peer)), media);
             }
-            Open::MulticastSender { .. } => Ok(Ports {
-                media: SocketAddr::new(address(side), SENDER_PORT),
-                control: SocketAddr::new(address(side), SENDER_PORT + 1),
-                sink: None,
-                owner: PortOwner::Shared,
-                peer: None,
-            }),
+            Open::MulticastSender { .. } => {
+                Ok(Ports::of(side, SENDER_PORT, None, PortOwner::Shared))
+            }
             Open::Multicast {
                 group,
                 port,
@@ -158,17 +139,14 @@ impl Pair {
                 }
                 let channels = &mut self.slots[index].channels;
                 channels.insert(channel, Channel::Ports(ports));
-                let opened = Pending::Opened {
+                let opened = Input::Opened {
                     channel,
                     local: ports.media,
                     remote: None,
                 };
-                self.pending.push_back((index, opened));
+                self.push(index, opened);
             }
-            Err(error) => {
-                self.pending
-                    .push_back((index, Pending::OpenFailed { channel, error }));
-            }
+            Err(error) => self.push(index, Input::OpenFailed { channel, error }),
         }
     }
 
@@ -215,11 +193,7 @@ impl Pair {
                     Port::Media => media,
                     Port::Control => control,
                 };
-                let datagram = DatagramInFlight {
-                    header: PacketHeader::EMPTY,
-                    body: Bytes::from(bytes),
-                };
-                self.send_datagram(from, to, datagram);
+                self.send_datagram(from, to, Bytes::from(bytes).into());
             }
             Some(Channel::Connecting | Channel::Udp(_)) | None => {}
         }
@@ -254,10 +228,9 @@ impl Pair {
             None => {
                 let path = self.paths.len();
                 let up = from.ip() == address(Side::Client);
-                let settings = if up {
-                    self.settings.up.clone()
-                } else {
-                    self.settings.down.clone()
+                let settings = match up {
+                    true => self.settings.up.clone(),
+                    false => self.settings.down.clone(),
                 };
                 let seed = self.settings.seed.wrapping_add(path as u64 + 1);
                 self.paths.push(PathState {
@@ -342,7 +315,7 @@ impl Pair {
                 channel,
                 due,
             }),
-            None => self.pending.push_back((index, Pending::FlowEnded { flow })),
+            None => self.push(index, Input::FlowEnded { flow }),
         }
     }
 
@@ -411,8 +384,7 @@ impl Pair {
             Some(due) => self.active_flows[index].due = due,
             None => {
                 self.active_flows.swap_remove(index);
-                self.pending
-                    .push_back((session, Pending::FlowEnded { flow }));
+                self.push(session, Input::FlowEnded { flow });
             }
         }
     }

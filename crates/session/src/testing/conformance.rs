@@ -49,8 +49,8 @@ pub enum Server {
     Tcp(fn(Log) -> Box<dyn Session>),
     /// A TCP listener with TLS. Its certificate need not be trusted.
     Tls(fn(Log) -> Box<dyn Session>),
-    /// A UDP endpoint.
-    Udp(fn(Log) -> Box<dyn Endpoint>),
+    /// A UDP endpoint: [`by_address`] with this function.
+    Udp(fn(Log) -> Box<dyn Session>),
     /// A UDP port without a socket.
     Nobody,
 }
@@ -90,6 +90,16 @@ impl Case {
 
 const CHANNEL: ChannelId = ChannelId(0);
 
+/// Logs datagrams, and ends with `bye`.
+fn log_until_bye(cx: &mut Context<'_>, log: &Log, datagrams: &[Datagram<'_>], outcome: Outcome) {
+    for datagram in datagrams {
+        log.add(text(datagram.bytes));
+        if datagram.bytes == b"bye" {
+            end(cx, outcome.clone());
+        }
+    }
+}
+
 /// A session made of a function, which may also set the deadline.
 struct Script<F> {
     act: F,
@@ -113,6 +123,17 @@ where
     Box::new(Script {
         act,
         deadline: None,
+    })
+}
+
+/// A session that handles the bytes of each datagram and ignores all other inputs.
+fn datagram_script(mut act: impl FnMut(&mut Context<'_>, &[u8]) + 'static) -> Box<dyn Session> {
+    script(move |cx, input, _| {
+        if let Input::Datagrams { datagrams, .. } = input {
+            datagrams
+                .iter()
+                .for_each(|datagram| act(cx, datagram.bytes));
+        }
     })
 }
 
@@ -172,8 +193,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Finds sessions by the sender's address. `hello` starts a session, `who?` is answered directly,
-/// and other datagrams are dropped.
+/// See [`by_address`].
 struct ByAddress {
     /// Clients by session number; `None` once the session has ended.
     peers: Vec<Option<SocketAddr>>,
@@ -215,7 +235,9 @@ impl Endpoint for ByAddress {
     }
 }
 
-fn by_address(log: Log, serve: fn(Log) -> Box<dyn Session>) -> Box<dyn Endpoint> {
+/// An endpoint that finds sessions by the sender's address. `hello` starts a session, `who?` is
+/// answered directly, and other datagrams are dropped.
+pub fn by_address(log: Log, serve: fn(Log) -> Box<dyn Session>) -> Box<dyn Endpoint> {
     Box::new(ByAddress {
         peers: Vec::new(),
         log,
@@ -261,6 +283,15 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
+/// Log of [`echo`] for a client that says `hello` and `bye`.
+const ECHO_HEARS: &[&str] = &[
+    "accepts",
+    "remote: true",
+    "hello",
+    "bye",
+    "session 0 has ended",
+];
+
 /// Echoes every datagram and ends with `bye`.
 fn echo(log: Log) -> Box<dyn Session> {
     script(move |cx, input, _| match input {
@@ -302,16 +333,10 @@ const CHALLENGE: Case = Case {
             _ => log.add("something else"),
         })
     },
-    server: Server::Udp(|log| by_address(log, echo)),
+    server: Server::Udp(echo),
     stop: None,
     client_hears: &["remote: true", "say hello", "hello", "bye"],
-    server_hears: &[
-        "accepts",
-        "remote: true",
-        "hello",
-        "bye",
-        "session 0 has ended",
-    ],
+    server_hears: ECHO_HEARS,
 };
 
 const UNCONNECTED: Case = Case {
@@ -341,21 +366,24 @@ const UNCONNECTED: Case = Case {
             _ => log.add("something else"),
         })
     },
-    server: Server::Udp(|log| by_address(log, echo)),
+    server: Server::Udp(echo),
     stop: None,
     client_hears: &["remote: false", "true hello", "true bye"],
-    server_hears: &[
-        "accepts",
-        "remote: true",
-        "hello",
-        "bye",
-        "session 0 has ended",
-    ],
+    server_hears: ECHO_HEARS,
 };
 
 /// Number and length of the datagrams in the batch case: more than one system call can send.
 const BATCH_COUNT: usize = 150;
 const BATCH_DATAGRAM_BYTES: usize = 1000;
+
+/// Bytes of a datagram of the batch case. The last one is shorter.
+fn batch_datagram(number: usize) -> Vec<u8> {
+    let length = match number {
+        _ if number == BATCH_COUNT - 1 => 7,
+        _ => BATCH_DATAGRAM_BYTES,
+    };
+    vec![number as u8; length]
+}
 
 const BATCHES: Case = Case {
     name: "many datagrams leave in one call and arrive unchanged",
@@ -366,14 +394,8 @@ const BATCHES: Case = Case {
             Input::Opened { .. } => send_datagram(cx, None, b"hello"),
             Input::Datagrams { datagrams, .. } => {
                 for datagram in datagrams {
-                    let number = u8::try_from(came).unwrap_or(u8::MAX);
-                    let length = if came == BATCH_COUNT - 1 {
-                        7
-                    } else {
-                        BATCH_DATAGRAM_BYTES
-                    };
-                    if datagram.bytes != vec![number; length] {
-                        log.add(format!("{number} is wrong"));
+                    if datagram.bytes != batch_datagram(came) {
+                        log.add(format!("{came} is wrong"));
                     }
                     came += 1;
                 }
@@ -386,25 +408,12 @@ const BATCHES: Case = Case {
         })
     },
     server: Server::Udp(|log| {
-        by_address(log, |log| {
-            script(move |cx, input, _| {
-                if let Input::Datagrams { .. } = input {
-                    for number in 0..BATCH_COUNT {
-                        let length = if number == BATCH_COUNT - 1 {
-                            7
-                        } else {
-                            BATCH_DATAGRAM_BYTES
-                        };
-                        cx.transmit(CHANNEL, None, |out| {
-                            out.extend(std::iter::repeat_n(number as u8, length));
-                        });
-                    }
-                    let transmits = cx.out.iter();
-                    let sent = transmits.filter(|o| matches!(o, Output::Transmit(_)));
-                    log.add(format!("{} transmits", sent.count()));
-                    end(cx, Outcome::Completed);
-                }
-            })
+        datagram_script(move |cx, _| {
+            (0..BATCH_COUNT).for_each(|number| send_datagram(cx, None, &batch_datagram(number)));
+            let transmits = cx.out.iter();
+            let sent = transmits.filter(|o| matches!(o, Output::Transmit(_)));
+            log.add(format!("{} transmits", sent.count()));
+            end(cx, Outcome::Completed);
         })
     }),
     stop: None,
@@ -443,28 +452,19 @@ const RETRANSMISSION: Case = Case {
         })
     },
     server: Server::Udp(|log| {
-        by_address(log, |log| {
-            script(move |cx, input, _| {
-                let Input::Datagrams { datagrams, .. } = input else {
-                    return;
-                };
-                for datagram in datagrams {
-                    match datagram.bytes {
-                        b"hello" => {
-                            let numbers = (0..10).filter(|number| ![3, 7].contains(number));
-                            numbers.for_each(|number| send_datagram(cx, None, &[number]));
-                        }
-                        b"bye" => {
-                            log.add("bye");
-                            end(cx, Outcome::Completed);
-                        }
-                        asked => {
-                            log.add(format!("again: {asked:?}"));
-                            send_datagram(cx, None, asked);
-                        }
-                    }
-                }
-            })
+        datagram_script(move |cx, bytes| match bytes {
+            b"hello" => {
+                let numbers = (0..10).filter(|number| ![3, 7].contains(number));
+                numbers.for_each(|number| send_datagram(cx, None, &[number]));
+            }
+            b"bye" => {
+                log.add("bye");
+                end(cx, Outcome::Completed);
+            }
+            asked => {
+                log.add(format!("again: {asked:?}"));
+                send_datagram(cx, None, asked);
+            }
         })
     }),
     stop: None,
@@ -501,16 +501,12 @@ const NEW_SESSION_AFTER_GOODBYE: Case = Case {
             _ => log.add("something else"),
         })
     },
-    server: Server::Udp(|log| {
-        by_address(log, |_| {
-            script(move |cx, input, _| {
-                if let Input::Datagrams { datagrams, .. } = input
-                    && datagrams.iter().any(|datagram| datagram.bytes == b"bye")
-                {
-                    send_datagram(cx, None, b"bye");
-                    end(cx, Outcome::Completed);
-                }
-            })
+    server: Server::Udp(|_| {
+        datagram_script(|cx, bytes| {
+            if bytes == b"bye" {
+                send_datagram(cx, None, b"bye");
+                end(cx, Outcome::Completed);
+            }
         })
     }),
     stop: None,
@@ -565,19 +561,10 @@ const LATE_BEFORE_THE_DEADLINE: Case = Case {
             _ => log.add("something else"),
         })
     },
-    server: Server::Udp(|log| {
-        by_address(log, |_| {
-            script(move |cx, input, _| {
-                let Input::Datagrams { datagrams, .. } = input else {
-                    return;
-                };
-                for datagram in datagrams {
-                    match datagram.bytes {
-                        b"bye" => end(cx, Outcome::Completed),
-                        _ => send_datagram(cx, None, datagram.bytes),
-                    }
-                }
-            })
+    server: Server::Udp(|_| {
+        datagram_script(|cx, bytes| match bytes {
+            b"bye" => end(cx, Outcome::Completed),
+            _ => send_datagram(cx, None, bytes),
         })
     }),
     stop: None,
@@ -648,12 +635,7 @@ const STOP: Case = Case {
             Input::Start { .. } => open_udp(cx, Some(server), ReadTiming::AtOnce),
             Input::Opened { .. } => send_datagram(cx, None, b"hello"),
             Input::Datagrams { datagrams, .. } => {
-                for datagram in datagrams {
-                    log.add(text(datagram.bytes));
-                    if datagram.bytes == b"bye" {
-                        end(cx, Outcome::Stopped);
-                    }
-                }
+                log_until_bye(cx, &log, datagrams, Outcome::Stopped);
             }
             Input::Stop { .. } => {
                 log.add("stop");
@@ -662,16 +644,10 @@ const STOP: Case = Case {
             _ => log.add("something else"),
         })
     },
-    server: Server::Udp(|log| by_address(log, echo)),
+    server: Server::Udp(echo),
     stop: Some(Duration::from_millis(300)),
     client_hears: &["hello", "stop", "bye"],
-    server_hears: &[
-        "accepts",
-        "remote: true",
-        "hello",
-        "bye",
-        "session 0 has ended",
-    ],
+    server_hears: ECHO_HEARS,
 };
 
 #[cfg(test)]
@@ -691,8 +667,8 @@ mod tests {
                 Server::Tcp(serve) | Server::Tls(serve) => serve(log.clone()),
                 Server::Udp(_) | Server::Nobody => unreachable!("no TCP server"),
             });
-            if let Server::Udp(endpoint) = case.server {
-                pair.set_endpoint(endpoint(server.clone()));
+            if let Server::Udp(serve) = case.server {
+                pair.set_endpoint(by_address(server.clone(), serve));
             }
             if let Some(after) = case.stop {
                 pair.run(after);

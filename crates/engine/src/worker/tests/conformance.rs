@@ -2,7 +2,7 @@
 
 use crate::worker::receive_path;
 use session::CaptureNeeds;
-use session::testing::conformance::{Case, Log, Server, cases};
+use session::testing::conformance::{Case, Log, Server, by_address, cases};
 
 use super::*;
 
@@ -60,12 +60,12 @@ fn server(case: &Case, log: &Log) -> (WorkerPlan, SocketAddr) {
             duty.serving.push((listener, serving));
             at
         }
-        Server::Udp(endpoint) => {
+        Server::Udp(serve) => {
             let socket = udp();
             let at = socket.local_addr();
             duty.endpoints.push(EndpointPlan {
                 socket,
-                endpoint: endpoint(log.clone()),
+                endpoint: by_address(log.clone(), serve),
                 population: 0,
                 max_sessions: usize::MAX,
             });

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{CHANNEL, Case, Server, by_address, echo, end, script, send_datagram, text};
+use super::{CHANNEL, Case, ECHO_HEARS, Server, echo, log_until_bye, script, send_datagram};
 use crate::{ChannelId, Context, Input, Open, Outcome, Output, ReadTiming};
 
 fn open(cx: &mut Context<'_>, channel: ChannelId, to: SocketAddr, local_port: u16) {
@@ -31,26 +31,15 @@ pub(super) const CONNECTED: Case = Case {
                 send_datagram(cx, None, b"bye");
             }
             Input::Datagrams { datagrams, .. } => {
-                for datagram in datagrams {
-                    log.add(text(datagram.bytes));
-                    if datagram.bytes == b"bye" {
-                        end(cx, Outcome::Completed);
-                    }
-                }
+                log_until_bye(cx, &log, datagrams, Outcome::Completed);
             }
             _ => log.add("something else"),
         })
     },
-    server: Server::Udp(|log| by_address(log, echo)),
+    server: Server::Udp(echo),
     stop: None,
     client_hears: &["remote: true", "hello", "bye"],
-    server_hears: &[
-        "accepts",
-        "remote: true",
-        "hello",
-        "bye",
-        "session 0 has ended",
-    ],
+    server_hears: ECHO_HEARS,
 };
 
 pub(super) const OWN_PORT: Case = Case {
@@ -80,24 +69,13 @@ pub(super) const OWN_PORT: Case = Case {
                 send_datagram(cx, None, b"bye");
             }
             Input::Datagrams { datagrams, .. } => {
-                for datagram in datagrams {
-                    log.add(text(datagram.bytes));
-                    if datagram.bytes == b"bye" {
-                        end(cx, Outcome::Completed);
-                    }
-                }
+                log_until_bye(cx, &log, datagrams, Outcome::Completed);
             }
             _ => log.add("something else"),
         })
     },
-    server: Server::Udp(|log| by_address(log, echo)),
+    server: Server::Udp(echo),
     stop: None,
     client_hears: &["local: true", "remote: true", "2 NoPorts", "hello", "bye"],
-    server_hears: &[
-        "accepts",
-        "remote: true",
-        "hello",
-        "bye",
-        "session 0 has ended",
-    ],
+    server_hears: ECHO_HEARS,
 };

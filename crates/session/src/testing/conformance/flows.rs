@@ -7,10 +7,12 @@ use bytes::Bytes;
 use measure::Time;
 
 use super::{
-    CHANNEL, Case, Log, Server, by_address, end, open_tcp, open_udp, script, send, send_datagram,
+    CHANNEL, Case, Log, Server, datagram_script, end, open_tcp, open_udp, script, send,
+    send_datagram,
 };
 use crate::{
-    Flow, FlowPacket, Handover, Input, Outcome, Output, PacketHeader, ReadTiming, Session, Tag,
+    ChannelId, Context, Flow, FlowId, FlowPacket, Handover, Input, Outcome, Output, PacketHeader,
+    ReadTiming, Session, Tag,
 };
 
 /// Ten numbered packets, one every 10 ms, each with a header of three bytes and its number; then
@@ -25,16 +27,35 @@ struct NumberedFlow {
     left: usize,
 }
 
-impl NumberedFlow {
-    fn new(due: Time, ends: bool) -> NumberedFlow {
-        NumberedFlow {
-            due,
-            next: 0,
-            again: VecDeque::new(),
-            ends,
-            left: 0,
-        }
-    }
+/// Starts a flow whose first packet is due now.
+fn start_flow(cx: &mut Context<'_>, channel: ChannelId, ends: bool) -> FlowId {
+    let flow = cx.flows.insert(NumberedFlow {
+        due: cx.now,
+        next: 0,
+        again: VecDeque::new(),
+        ends,
+        left: 0,
+    });
+    cx.out.push_back(Output::StartFlow { flow, channel });
+    flow
+}
+
+/// Requests a retransmission.
+fn send_again(cx: &mut Context<'_>, flow: FlowId, number: u8) {
+    let asked = (cx.now, number);
+    cx.flows
+        .access_as(flow, |flow: &mut NumberedFlow| flow.again.push_back(asked));
+}
+
+fn left(cx: &mut Context<'_>, flow: FlowId) -> usize {
+    cx.flows
+        .access_as(flow, |flow: &mut NumberedFlow| flow.left)
+}
+
+/// Removes a flow, and logs how many of its packets have left.
+fn log_removed(cx: &mut Context<'_>, log: &Log, flow: FlowId) {
+    let flow: Box<NumberedFlow> = cx.flows.remove_as(flow);
+    log.add(format!("{} left", flow.left));
 }
 
 impl Flow for NumberedFlow {
@@ -98,37 +119,24 @@ pub(super) const PACED: Case = Case {
         })
     },
     server: Server::Udp(|log| {
-        by_address(log, |log| {
-            let mut sending = None;
-            script(move |cx, input, _| match input {
-                Input::Datagrams { datagrams, .. } => {
-                    for datagram in datagrams {
-                        match (datagram.bytes, sending) {
-                            (b"hello", _) => {
-                                let flow = cx.flows.insert(NumberedFlow::new(cx.now, false));
-                                sending = Some(flow);
-                                let channel = CHANNEL;
-                                cx.out.push_back(Output::StartFlow { flow, channel });
-                            }
-                            (b"bye", Some(flow)) => {
-                                cx.out.push_back(Output::StopFlow { flow });
-                                let flow: Box<NumberedFlow> = cx.flows.remove_as(flow);
-                                log.add(format!("{} left", flow.left));
-                                end(cx, Outcome::Completed);
-                            }
-                            (&[number], Some(flow)) => {
-                                let asked = (cx.now, number);
-                                cx.flows.access_as(flow, |flow: &mut NumberedFlow| {
-                                    flow.again.push_back(asked)
-                                });
-                            }
-                            _ => log.add("something else"),
+        let mut sending = None;
+        script(move |cx, input, _| match input {
+            Input::Datagrams { datagrams, .. } => {
+                for datagram in datagrams {
+                    match (datagram.bytes, sending) {
+                        (b"hello", _) => sending = Some(start_flow(cx, CHANNEL, false)),
+                        (b"bye", Some(flow)) => {
+                            cx.out.push_back(Output::StopFlow { flow });
+                            log_removed(cx, &log, flow);
+                            end(cx, Outcome::Completed);
                         }
+                        (&[number], Some(flow)) => send_again(cx, flow, number),
+                        _ => log.add("something else"),
                     }
                 }
-                Input::FlowEnded { .. } => log.add("the flow has ended"),
-                _ => {}
-            })
+            }
+            Input::FlowEnded { .. } => log.add("the flow has ended"),
+            _ => {}
         })
     }),
     stop: None,
@@ -143,13 +151,10 @@ pub(super) const PACED_TO_A_NAMED_PEER: Case = Case {
         script(move |cx, input, _| match input {
             Input::Start { .. } => open_udp(cx, None, ReadTiming::AtOnce),
             Input::Opened { channel, .. } => {
-                let flow = cx.flows.insert(NumberedFlow::new(cx.now, true));
-                cx.out.push_back(Output::StartFlow { flow, channel });
+                start_flow(cx, channel, true);
             }
             Input::FlowEnded { flow } => {
-                let left = cx
-                    .flows
-                    .access_as(flow, |flow: &mut NumberedFlow| flow.left);
+                let left = left(cx, flow);
                 log.add(format!("{left} left"));
                 let channel = CHANNEL;
                 match left {
@@ -175,24 +180,15 @@ pub(super) const PACED_TO_A_NAMED_PEER: Case = Case {
         })
     },
     server: Server::Udp(|log| {
-        by_address(log, |log| {
-            let mut came = 0;
-            script(move |cx, input, _| {
-                let Input::Datagrams { datagrams, .. } = input else {
-                    return;
-                };
-                for datagram in datagrams {
-                    match datagram.bytes {
-                        b"bye" => {
-                            log.add(format!("{came} came"));
-                            send_datagram(cx, None, b"bye");
-                            end(cx, Outcome::Completed);
-                        }
-                        b"hello" => {}
-                        _ => came += 1,
-                    }
-                }
-            })
+        let mut came = 0;
+        datagram_script(move |cx, bytes| match bytes {
+            b"bye" => {
+                log.add(format!("{came} came"));
+                send_datagram(cx, None, b"bye");
+                end(cx, Outcome::Completed);
+            }
+            b"hello" => {}
+            _ => came += 1,
         })
     }),
     stop: None,
@@ -225,20 +221,11 @@ pub(super) const PACED_IN_A_CONNECTION: Case = Case {
     server: Server::Tcp(|log| {
         let mut sending = None;
         script(move |cx, input, _| match (input, sending) {
-            (Input::Opened { channel, .. }, _) => {
-                let flow = cx.flows.insert(NumberedFlow::new(cx.now, false));
-                sending = Some(flow);
-                cx.out.push_back(Output::StartFlow { flow, channel });
-            }
-            (Input::Bytes { bytes, .. }, Some(flow)) => {
-                let asked = (cx.now, bytes[0]);
-                cx.flows
-                    .access_as(flow, |flow: &mut NumberedFlow| flow.again.push_back(asked));
-            }
+            (Input::Opened { channel, .. }, _) => sending = Some(start_flow(cx, channel, false)),
+            (Input::Bytes { bytes, .. }, Some(flow)) => send_again(cx, flow, bytes[0]),
             (Input::Closed { .. }, Some(flow)) => {
                 cx.out.push_back(Output::StopFlow { flow });
-                let flow: Box<NumberedFlow> = cx.flows.remove_as(flow);
-                log.add(format!("{} left", flow.left));
+                log_removed(cx, &log, flow);
                 end(cx, Outcome::Completed);
             }
             _ => {}
@@ -254,17 +241,10 @@ pub(super) const PACED_IN_A_CONNECTION: Case = Case {
 fn in_two_parts(log: Log) -> Box<dyn Session> {
     let mut sending = None;
     script(move |cx, input, deadline| match (input, sending) {
-        (Input::Opened { channel, .. }, _) => {
-            let flow = cx.flows.insert(NumberedFlow::new(cx.now, true));
-            sending = Some(flow);
-            cx.out.push_back(Output::StartFlow { flow, channel });
-        }
+        (Input::Opened { channel, .. }, _) => sending = Some(start_flow(cx, channel, true)),
         (Input::FlowEnded { .. }, Some(flow)) => {
-            let asked = (cx.now, 4);
-            let left = cx.flows.access_as(flow, |flow: &mut NumberedFlow| {
-                flow.again.push_back(asked);
-                flow.left
-            });
+            send_again(cx, flow, 4);
+            let left = left(cx, flow);
             log.add(format!("ended after {left}"));
             *deadline = (left == 10).then(|| cx.now + Duration::from_millis(100));
             if left > 10 {
@@ -273,10 +253,7 @@ fn in_two_parts(log: Log) -> Box<dyn Session> {
         }
         (Input::Deadline, Some(flow)) => {
             *deadline = None;
-            let left = cx
-                .flows
-                .access_as(flow, |flow: &mut NumberedFlow| flow.left);
-            log.add(format!("{left} left"));
+            log.add(format!("{} left", left(cx, flow)));
             let channel = CHANNEL;
             cx.out.push_back(Output::StartFlow { flow, channel });
         }
@@ -301,7 +278,7 @@ pub(super) const STARTED_AGAIN: Case = Case {
             _ => log.add("something else"),
         })
     },
-    server: Server::Udp(|log| by_address(log, in_two_parts)),
+    server: Server::Udp(in_two_parts),
     stop: None,
     client_hears: &["all came"],
     server_hears: &[
@@ -342,14 +319,9 @@ pub(super) const WITHOUT_PEER: Case = Case {
         let mut sending = None;
         script(move |cx, input, _| match (input, sending) {
             (Input::Start { .. }, _) => open_udp(cx, None, ReadTiming::AtOnce),
-            (Input::Opened { channel, .. }, _) => {
-                let flow = cx.flows.insert(NumberedFlow::new(cx.now, false));
-                sending = Some(flow);
-                cx.out.push_back(Output::StartFlow { flow, channel });
-            }
+            (Input::Opened { channel, .. }, _) => sending = Some(start_flow(cx, channel, false)),
             (Input::FlowEnded { .. }, Some(flow)) => {
-                let flow: Box<NumberedFlow> = cx.flows.remove_as(flow);
-                log.add(format!("{} left", flow.left));
+                log_removed(cx, &log, flow);
                 end(cx, Outcome::Completed);
             }
             _ => log.add("something else"),
@@ -367,8 +339,7 @@ pub(super) const TO_UNREACHABLE_PORT: Case = Case {
         script(move |cx, input, deadline| match input {
             Input::Start { .. } => open_udp(cx, Some(server), ReadTiming::Late),
             Input::Opened { channel, .. } => {
-                let flow = cx.flows.insert(NumberedFlow::new(cx.now, false));
-                cx.out.push_back(Output::StartFlow { flow, channel });
+                start_flow(cx, channel, false);
                 *deadline = Some(cx.now + Duration::from_secs(5));
             }
             Input::Closed { reason, .. } => {
@@ -393,11 +364,9 @@ pub(super) const REMOVED_AT_ONCE: Case = Case {
         script(move |cx, input, _| match input {
             Input::Start { .. } => open_udp(cx, Some(server), ReadTiming::AtOnce),
             Input::Opened { channel, .. } => {
-                let flow = cx.flows.insert(NumberedFlow::new(cx.now, true));
-                cx.out.push_back(Output::StartFlow { flow, channel });
+                let flow = start_flow(cx, channel, true);
                 cx.out.push_back(Output::StopFlow { flow });
-                let flow: Box<NumberedFlow> = cx.flows.remove_as(flow);
-                log.add(format!("{} left", flow.left));
+                log_removed(cx, &log, flow);
                 end(cx, Outcome::Completed);
             }
             _ => log.add("something else"),
@@ -423,10 +392,8 @@ pub(super) const REMOVED_AT_ONCE_IN_A_CONNECTION: Case = Case {
     server: Server::Tcp(|log| {
         script(move |cx, input, deadline| match input {
             Input::Opened { channel, .. } => {
-                let flow = cx.flows.insert(NumberedFlow::new(cx.now, true));
-                cx.out.push_back(Output::StartFlow { flow, channel });
-                let flow: Box<NumberedFlow> = cx.flows.remove_as(flow);
-                log.add(format!("{} left", flow.left));
+                let flow = start_flow(cx, channel, true);
+                log_removed(cx, &log, flow);
                 *deadline = Some(cx.now + Duration::from_millis(50));
             }
             Input::Deadline => {

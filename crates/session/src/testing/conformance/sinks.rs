@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use measure::Recorder;
 
-use super::{CHANNEL, Case, Server, by_address, end, open_tcp, script, send, send_datagram};
+use super::{CHANNEL, Case, Server, datagram_script, end, open_tcp, script, send, send_datagram};
 use crate::{
     Arrival, ChannelId, Context, Input, MediaEvent, MediaFilter, Open, Outcome, Output, Port,
     ReadTiming, Sink, SinkId, SocketMedia, with_port,
@@ -194,24 +194,16 @@ pub(super) const SPLIT_BY_FILTER: Case = Case {
         })
     },
     server: Server::Udp(|log| {
-        by_address(log, |log| {
-            script(move |cx, input, _| {
-                let Input::Datagrams { datagrams, .. } = input else {
-                    return;
-                };
-                for datagram in datagrams {
-                    if datagram.bytes == b"bye" {
-                        log.add("bye");
-                        end(cx, Outcome::Completed);
-                        continue;
-                    }
-                    for (first, second) in [(128, 96), (1, 96), (255, 199), (128, 200), (127, 0)] {
-                        send_datagram(cx, None, &[first, second]);
-                    }
-                    (0..20).for_each(|number| send_datagram(cx, None, &[200, number, 7]));
-                    send_datagram(cx, None, &[3]);
-                }
-            })
+        datagram_script(move |cx, bytes| {
+            if bytes == b"bye" {
+                log.add("bye");
+                return end(cx, Outcome::Completed);
+            }
+            for (first, second) in [(128, 96), (1, 96), (255, 199), (128, 200), (127, 0)] {
+                send_datagram(cx, None, &[first, second]);
+            }
+            (0..20).for_each(|number| send_datagram(cx, None, &[200, number, 7]));
+            send_datagram(cx, None, &[3]);
         })
     }),
     stop: None,

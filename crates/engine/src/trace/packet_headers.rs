@@ -32,16 +32,11 @@ pub(super) struct FlowDirection {
 impl FlowDirection {
     /// From `remote` to `local` if `inbound`, otherwise from `local` to `remote`.
     pub(super) fn new(local: SocketAddr, remote: SocketAddr, inbound: bool) -> FlowDirection {
-        match inbound {
-            true => FlowDirection {
-                from: remote,
-                to: local,
-            },
-            false => FlowDirection {
-                from: local,
-                to: remote,
-            },
-        }
+        let (from, to) = match inbound {
+            true => (remote, local),
+            false => (local, remote),
+        };
+        FlowDirection { from, to }
     }
 }
 

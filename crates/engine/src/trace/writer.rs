@@ -1,8 +1,7 @@
 //! The writer thread of a trace: sorts records by time, makes packets of them, and writes the
 //! packets.
 
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
@@ -45,7 +44,8 @@ pub(super) struct Writer {
     blocks: Option<Blocks>,
     /// Program, client and comment for the file header.
     title: [String; 3],
-    waiting: BinaryHeap<Waiting>,
+    /// Records that wait for earlier ones, by sort key and number.
+    waiting: BTreeMap<(Time, u64), Waiting>,
     waiting_bytes: usize,
     serial: u64,
     /// Latest sort key of all records.
@@ -56,38 +56,11 @@ pub(super) struct Writer {
     flushed: Instant,
 }
 
-/// A record that waits for earlier ones. The greatest in the heap's order leaves first.
+/// A record that waits for earlier ones.
 struct Waiting {
-    serial: u64,
     since: Instant,
     record: Record,
 }
-
-impl Waiting {
-    fn key(&self) -> (Time, u64) {
-        (self.record.order, self.serial)
-    }
-}
-
-impl Ord for Waiting {
-    fn cmp(&self, other: &Waiting) -> Ordering {
-        other.key().cmp(&self.key())
-    }
-}
-
-impl PartialOrd for Waiting {
-    fn partial_cmp(&self, other: &Waiting) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Waiting {
-    fn eq(&self, other: &Waiting) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Waiting {}
 
 impl Writer {
     pub(super) fn new(shared: Arc<Shared>, file: File, limit: u64, title: [String; 3]) -> Writer {
@@ -97,7 +70,7 @@ impl Writer {
             limit,
             blocks: None,
             title,
-            waiting: BinaryHeap::new(),
+            waiting: BTreeMap::new(),
             waiting_bytes: 0,
             serial: 0,
             latest: Time::ZERO,
@@ -145,12 +118,9 @@ impl Writer {
         self.latest = self.latest.max(record.order);
         self.waiting_bytes += record.size();
         self.serial += 1;
-        let waiting = Waiting {
-            serial: self.serial,
-            since: Instant::now(),
-            record,
-        };
-        self.waiting.push(waiting);
+        let key = (record.order, self.serial);
+        let since = Instant::now();
+        self.waiting.insert(key, Waiting { since, record });
     }
 
     /// Writes the records that no earlier one can precede: by their sort key, or because they have
@@ -158,8 +128,8 @@ impl Writer {
     /// half of all room, the earliest ones are written as well.
     fn write_ready(&mut self) {
         let now = Instant::now();
-        while let Some(first) = self.waiting.peek()
-            && (first.record.order + ORDER_WITHIN <= self.latest
+        while let Some((&(order, _), first)) = self.waiting.first_key_value()
+            && (order + ORDER_WITHIN <= self.latest
                 || now.duration_since(first.since) >= ORDER_WITHIN
                 || self.waiting_bytes > self.shared.room / 2)
         {
@@ -172,7 +142,7 @@ impl Writer {
     }
 
     fn put_first(&mut self) -> bool {
-        let Some(Waiting { record, .. }) = self.waiting.pop() else {
+        let Some((_, Waiting { record, .. })) = self.waiting.pop_first() else {
             return false;
         };
         let size = record.size();

@@ -39,7 +39,7 @@ use crate::run::crew::{Crew, LocalCrew};
 use crate::run::dealing::Dealing;
 use crate::run::environment::Environment;
 use crate::run::levels::{Levels, RunningLevels};
-use crate::run::parts::{header, subjects};
+use crate::run::parts::{catalogues, header, subjects};
 use crate::run::recording::Recording;
 use crate::runner::{RunnerInfo, RunnerOrder, RunnerPlan};
 use crate::window_merger::WindowMerger;
@@ -199,13 +199,11 @@ fn run_prepared<'a>(
             text,
         });
     }
-    let populations = scenario.populations.iter();
-    let catalogues = populations.map(|population| population.config.protocol().catalogue);
     let mut coordinator = Coordinator {
         scenario,
         control,
         clock,
-        assembly: WindowMerger::new(runners.len(), catalogues.collect()),
+        assembly: WindowMerger::new(runners.len(), catalogues(scenario)),
         runners: RunnerJudges::new(scenario, &crew.summaries(), figures.warm_up_windows),
         figures,
         workers: worker_totals(&runners),

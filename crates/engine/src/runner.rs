@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crossbeam_channel::RecvTimeoutError;
 use kit::descriptor::RunContext;
-use measure::{Catalogue, Time};
+use measure::Time;
 use net::Clock;
 use runfile::EventRow;
 use scenario::{Scenario, Secrets};
@@ -21,6 +21,7 @@ use crate::error::EngineError;
 use crate::messages::{RunnerCommand, WorkerReport};
 use crate::options::Options;
 use crate::process::Process;
+use crate::run::parts::catalogues;
 use crate::runner::client_row::client_row;
 use crate::trace::{Trace, Traces};
 use crate::window_merger::{MergedWindow, TesterPart, WindowMerger};
@@ -99,13 +100,8 @@ impl Runner {
         for receiver in remote_workers {
             pool.add_remote_worker(receiver);
         }
-        let catalogues: Vec<Catalogue> = scenario
-            .populations
-            .iter()
-            .map(|population| population.config.protocol().catalogue)
-            .collect();
         Ok(Runner {
-            merger: WindowMerger::new(pool.len(), catalogues),
+            merger: WindowMerger::new(pool.len(), catalogues(scenario)),
             pool,
             process: Process::new(),
             traces,

@@ -28,11 +28,12 @@ use crate::run::crew::Crew;
 use crate::run::environment::Environment;
 use crate::run::levels::RunningLevels;
 use crate::run::ownership;
+use crate::run::parts::windows_by_subject;
 use crate::run::recording::Recording;
 use crate::run::server_release::{self, ReleaseObserver};
 use crate::run::sources::Sources;
 use crate::runner::{POLL_INTERVAL, RunnerFigures, RunnerReport};
-use crate::window_merger::{MergedWindow, WindowMerger, merge_testers};
+use crate::window_merger::{MergedWindow, WindowMerger};
 use figures::Figures;
 use runners::{RUNNERS_EVERY, RunnerJudges};
 
@@ -347,15 +348,12 @@ impl Coordinator<'_> {
             tester.merge(&sent, tester::TESTER_CATALOGUE);
         }
 
-        let names = self.scenario.populations.iter();
-        let names = names.map(|population| population.name.clone());
-        let mut subjects: BTreeMap<String, Window> = names.zip(populations).collect();
+        let mut subjects = windows_by_subject(self.scenario, populations, tester);
         // The last window ends with the last worker, so it is shorter than a whole window.
         let is_last = !progress::is_whole(seconds);
         subjects.extend(self.environment.links.window(of_run, is_last));
         subjects.extend(self.sample_browsers(begins, is_last));
         subjects.extend(server.map(|window| ("server".to_owned(), window)));
-        subjects.insert("tester".to_owned(), tester);
 
         let (scenario, until) = (self.scenario, self.stopped_at);
         self.figures
@@ -390,12 +388,7 @@ impl Coordinator<'_> {
                 }
             }
         }
-        merge_testers(
-            window
-                .testers
-                .iter()
-                .flat_map(|part| part.figures.windows()),
-        )
+        window.tester()
     }
 
     /// Returns a time of the run as a time of the current level.

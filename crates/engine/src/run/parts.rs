@@ -1,11 +1,12 @@
 //! Subjects, header and judge of a run.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kit::browser;
 use measure::link::{DOWNLINK, LINK_CATALOGUE, UPLINK};
 use measure::threshold::{Judge, Threshold};
-use measure::{Catalogue, server, tester};
+use measure::{Catalogue, Window, server, tester};
 use runfile::{Header, SubjectHeader};
 use scenario::Scenario;
 
@@ -16,45 +17,51 @@ use crate::worker::WINDOW;
 /// Subjects of the run file.
 pub(crate) fn subjects(scenario: &Scenario) -> Vec<SubjectHeader> {
     let mut subjects = Vec::new();
-    for population in &scenario.populations {
-        let protocol = population.config.protocol();
+    let mut add = |name: String, kind: &str, catalogue: Catalogue| {
+        let kind = kind.to_owned();
         subjects.push(SubjectHeader {
-            name: population.name.clone(),
-            kind: protocol.name.to_owned(),
-            catalogue: protocol.catalogue,
+            name,
+            kind,
+            catalogue,
         });
+    };
+    for population in &scenario.populations {
+        let (name, protocol) = (&population.name, population.config.protocol());
+        add(name.clone(), protocol.name, protocol.catalogue);
         if population.config.facts().golden.is_some() {
-            subjects.push(SubjectHeader {
-                name: browser::subject(&population.name),
-                kind: browser::KIND.to_owned(),
-                catalogue: browser::BROWSER_CATALOGUE,
-            });
+            let catalogue = browser::BROWSER_CATALOGUE;
+            add(browser::subject(name), browser::KIND, catalogue);
         }
     }
-    let own = [
-        ("server", server::SERVER_CATALOGUE),
-        ("tester", tester::TESTER_CATALOGUE),
-    ];
-    for (name, catalogue) in own {
-        if name != "server" || scenario.server.is_some() {
-            let (name, kind) = (name.to_owned(), name.to_owned());
-            subjects.push(SubjectHeader {
-                name,
-                kind,
-                catalogue,
-            });
-        }
+    if scenario.server.is_some() {
+        add("server".to_owned(), "server", server::SERVER_CATALOGUE);
     }
+    add("tester".to_owned(), "tester", tester::TESTER_CATALOGUE);
     for placed in scenario.links() {
         for (name, kind) in placed.subjects().into_iter().zip([UPLINK, DOWNLINK]) {
-            subjects.push(SubjectHeader {
-                name,
-                kind: kind.to_owned(),
-                catalogue: LINK_CATALOGUE,
-            });
+            add(name, kind, LINK_CATALOGUE);
         }
     }
     subjects
+}
+
+/// Metrics of each population.
+pub(crate) fn catalogues(scenario: &Scenario) -> Vec<Catalogue> {
+    let populations = scenario.populations.iter();
+    let catalogues = populations.map(|population| population.config.protocol().catalogue);
+    catalogues.collect()
+}
+
+/// Windows of the populations and of the tester, by subject.
+pub(crate) fn windows_by_subject(
+    scenario: &Scenario,
+    populations: Vec<Window>,
+    tester: Window,
+) -> BTreeMap<String, Window> {
+    let names = scenario.populations.iter();
+    let names = names.map(|population| population.name.clone());
+    let tester = ("tester".to_owned(), tester);
+    names.zip(populations).chain([tester]).collect()
 }
 
 /// Header of the run file.

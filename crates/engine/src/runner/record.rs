@@ -1,6 +1,5 @@
 //! The run file of a runner: its own measurements, even if its coordinator is lost.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use runfile::{EventRow, Noted, RunFile, WindowRow};
@@ -9,7 +8,6 @@ use scenario::Scenario;
 use super::RunnerReport;
 use crate::error::EngineError;
 use crate::run::parts::{header, subjects};
-use crate::window_merger::merge_testers;
 
 /// The run file of one runner. It has no verdict: only the whole run has one.
 pub struct RunnerRecord {
@@ -45,17 +43,12 @@ impl RunnerRecord {
         match report {
             RunnerReport::Window(window) => {
                 let populations = self.names.iter().cloned().zip(window.populations.clone());
-                let mut subjects: BTreeMap<_, _> = populations.collect();
-                let testers = window
-                    .testers
-                    .iter()
-                    .flat_map(|part| part.figures.windows());
-                subjects.insert("tester".to_owned(), merge_testers(testers));
+                let tester = ("tester".to_owned(), window.tester());
                 self.file.window(WindowRow {
                     index: window.index,
                     start: window.begins,
                     seconds: window.seconds,
-                    subjects,
+                    subjects: populations.chain([tester]).collect(),
                 });
             }
             RunnerReport::Client(row) => self.file.client((**row).clone()),

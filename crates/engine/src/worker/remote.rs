@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
 use crate::messages::WorkerReport;
+use crate::run::parts::catalogues;
 use crate::window_merger::{MergedWindow, TesterPart};
 use crate::worker::WINDOW;
 
@@ -296,15 +297,10 @@ fn prepare(
     };
     let stream = connection.stream.try_clone().map_err(system)?;
     let (orders, inbox) = bounded(1);
-    let catalogues = scenario
-        .populations
-        .iter()
-        .map(|population| population.config.protocol().catalogue)
-        .collect();
     let listening = ReceiverReader {
         connection,
         inbox,
-        catalogues,
+        catalogues: catalogues(scenario),
         places: populations.to_vec(),
         next: 0,
     };

@@ -13,6 +13,7 @@ use scenario::Scenario;
 
 use super::Coordinator;
 use crate::progress::is_whole;
+use crate::run::parts::windows_by_subject;
 use crate::runner::RunnerFigures;
 use crate::window_merger::{MergedWindow, merge_testers};
 
@@ -180,10 +181,7 @@ impl Coordinator<'_> {
                 judge.totals.add_until(&tester, begins, own.seconds, until);
             }
             judge.note(&populations, &tester, own.seconds);
-            let names = self.scenario.populations.iter();
-            let names = names.map(|population| population.name.clone());
-            let mut subjects: BTreeMap<String, Window> = names.zip(populations).collect();
-            subjects.insert("tester".to_owned(), tester);
+            let subjects = windows_by_subject(self.scenario, populations, tester);
             judge.health.window(index, own.seconds, &subjects);
             judge.state.healthy = judge.health.last_window().is_empty();
         }

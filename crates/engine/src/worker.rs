@@ -386,10 +386,10 @@ impl Worker {
             }
             Task::Leave(key) => self.stop_session(key, now),
             Task::Cut(key) => self.cut_session(key),
-            Task::Connect { session, channel } => self.give_up_connecting(session, channel),
+            Task::Connect { session, channel } => self.give_up_connecting(session.channel(channel)),
             Task::Accept { socket } => self.readable(SocketId::Listener(socket)),
-            Task::Handshake { socket, serial } => self.give_up_handshake(socket, serial),
-            Task::Linger { socket, serial } => self.connections.give_up_closing(socket, serial),
+            Task::Handshake { index, serial } => self.give_up_handshake(index, serial),
+            Task::Linger { index, serial } => self.connections.give_up_closing(index, serial),
         }
     }
 
@@ -571,17 +571,15 @@ fn is_wanted(
             .get(key)
             .is_some_and(|slot| slot.deadline_task_at == at),
         Task::Leave(key) | Task::Cut(key) => sessions.get(key).is_some(),
-        Task::Connect { session, channel } => {
-            let slot = sessions.get(session);
-            match slot.and_then(|slot| slot.channel(channel)) {
-                Some(Channel::Resolving) => true,
-                Some(Channel::Stream(place)) => connections.is_beginning(place),
-                Some(Channel::Pair { .. } | Channel::Group(_) | Channel::Datagrams { .. })
-                | None => false,
+        Task::Connect { session, channel } => match sessions.channel(session.channel(channel)) {
+            Some(Channel::Resolving) => true,
+            Some(Channel::Stream(place)) => connections.is_beginning(place),
+            Some(Channel::Pair { .. } | Channel::Group(_) | Channel::Datagrams { .. }) | None => {
+                false
             }
-        }
+        },
         Task::Accept { socket } => listeners.is_open(socket),
-        Task::Handshake { socket, serial } => connections.is_in_handshake(socket, serial),
-        Task::Linger { socket, serial } => connections.is_closing(socket, serial),
+        Task::Handshake { index, serial } => connections.is_in_handshake(index, serial),
+        Task::Linger { index, serial } => connections.is_closing(index, serial),
     }
 }

@@ -18,10 +18,10 @@ use std::time::Duration;
 use measure::{ArrivalRun, Time};
 use mio::net::TcpStream;
 use net::tls::{Fault, TlsLayer};
-use session::{ChannelError, ChannelId, CloseReason, TlsError};
+use session::{ChannelError, CloseReason, TlsError};
 use slab::Slab;
 
-use super::ids::{ACCEPTED, SessionKey, SocketId};
+use super::ids::{ACCEPTED, ChannelKey, SessionKey, SocketId};
 use super::runtime::Runtime;
 use super::timers::Task;
 use crate::trace::Tracer;
@@ -68,8 +68,7 @@ pub(super) struct Buffers {
 
 /// Request of a session for a connection.
 pub(super) struct ConnectRequest<'a> {
-    pub(super) session: SessionKey,
-    pub(super) channel: ChannelId,
+    pub(super) owner: ChannelKey,
     /// `None` if the session is gone.
     pub(super) population: Option<usize>,
     /// True if media may arrive on the connection.
@@ -87,8 +86,7 @@ pub(super) enum Attempt {
     Waits,
     /// The connection is established.
     Open {
-        session: SessionKey,
-        channel: ChannelId,
+        owner: ChannelKey,
         local: SocketAddr,
         remote: SocketAddr,
     },
@@ -96,8 +94,7 @@ pub(super) enum Attempt {
     Securing { begun: bool },
     /// The attempt failed; `others` are the addresses still to be tried.
     Failed {
-        session: SessionKey,
-        channel: ChannelId,
+        owner: ChannelKey,
         error: io::Error,
         others: Vec<SocketAddr>,
     },
@@ -191,12 +188,9 @@ impl Connections {
         self.segment_times.as_ref()
     }
 
-    /// Returns `true` if the connection is open and is channel `of` of session `key`.
-    pub(super) fn is_of(&self, index: usize, key: SessionKey, of: ChannelId) -> bool {
-        matches!(
-            self.state(index),
-            Some(State::Open { session, channel }) if (*session, *channel) == (key, of)
-        )
+    /// Returns `true` if the connection is open and is this channel.
+    pub(super) fn is_of(&self, index: usize, key: ChannelKey) -> bool {
+        matches!(self.state(index), Some(State::Open(owner)) if *owner == key)
     }
 
     fn state(&self, index: usize) -> Option<&State> {
@@ -256,11 +250,8 @@ impl Connections {
                 (socket, None)
             }
         };
-        let state = State::Connecting {
-            session: request.session,
-            channel: request.channel,
-            others,
-        };
+        let owner = request.owner;
+        let state = State::Connecting { owner, others };
         let mut stream = Stream::new(socket, state);
         stream.watched = watched;
         let set_up = || -> io::Result<usize> {
@@ -270,18 +261,14 @@ impl Connections {
             if request.media {
                 net::timed_read::enable_timestamps(&stream.socket)?;
             }
-            let entry = self.streams.vacant_entry();
-            let index = entry.key();
-            let polled = SocketId::Connection(index);
-            runtime
-                .readiness
-                .poll_read_write(&mut stream.socket, polled)?;
+            let tracer = request.tracer;
+            let local = tracer.map(|_| stream.socket.local_addr()).transpose()?;
+            let index = self.add(runtime, stream)?;
+            let stream = &mut self.streams[index];
             stream.tls = layer.take();
-            if let Some(tracer) = request.tracer {
-                let local = stream.socket.local_addr()?;
-                stream.trace = Some(tracer.connection(runtime.clock.same_start(), local, to));
-            }
-            entry.insert(stream);
+            stream.trace = tracer
+                .zip(local)
+                .map(|(tracer, local)| tracer.connection(runtime.clock.same_start(), local, to));
             Ok(index)
         };
         set_up().map_err(NotConnected::Other)
@@ -291,17 +278,21 @@ impl Connections {
     pub(super) fn connect_unix(
         &mut self,
         runtime: &Runtime,
-        session: SessionKey,
-        channel: ChannelId,
+        owner: ChannelKey,
         path: &Path,
     ) -> io::Result<usize> {
-        let mut socket = TcpStream::from_std(net::connect::connect_unix(path)?);
+        let socket = TcpStream::from_std(net::connect::connect_unix(path)?);
+        let mut stream = Stream::new(socket, State::Open(owner));
+        stream.unix = true;
+        self.add(runtime, stream)
+    }
+
+    /// Polls a connection and adds it. Returns its index.
+    fn add(&mut self, runtime: &Runtime, mut stream: Stream) -> io::Result<usize> {
         let entry = self.streams.vacant_entry();
         let index = entry.key();
-        let polled = SocketId::Connection(index);
-        runtime.readiness.poll_read_write(&mut socket, polled)?;
-        let mut stream = Stream::new(socket, State::Open { session, channel });
-        stream.unix = true;
+        let id = SocketId::Connection(index);
+        runtime.readiness.poll_read_write(&mut stream.socket, id)?;
         entry.insert(stream);
         Ok(index)
     }
@@ -311,15 +302,10 @@ impl Connections {
         let Some(stream) = self.streams.get_mut(index) else {
             return Attempt::Waits;
         };
-        let State::Connecting {
-            session,
-            channel,
-            others,
-        } = &mut stream.state
-        else {
+        let State::Connecting { owner, others } = &mut stream.state else {
             return Attempt::Waits;
         };
-        let (session, channel) = (*session, *channel);
+        let owner = *owner;
         let result = match stream.socket.take_error() {
             Ok(Some(error)) | Err(error) => Err(error),
             Ok(None) => stream.socket.peer_addr(),
@@ -330,16 +316,15 @@ impl Connections {
                     trace.opened();
                 }
                 if stream.tls.is_some() {
-                    let party = Party::Client { session, channel };
+                    let party = Party::Client(owner);
                     stream.state = State::TlsHandshake { party, since: now };
                     let begun = stream.begin_handshake().is_ok();
                     return Attempt::Securing { begun };
                 }
-                stream.state = State::Open { session, channel };
+                stream.state = State::Open(owner);
                 let local = stream.socket.local_addr().unwrap_or(remote);
                 Attempt::Open {
-                    session,
-                    channel,
+                    owner,
                     local,
                     remote,
                 }
@@ -354,8 +339,7 @@ impl Connections {
                 }
                 self.streams.remove(index);
                 Attempt::Failed {
-                    session,
-                    channel,
+                    owner,
                     error,
                     others,
                 }
@@ -394,37 +378,22 @@ impl Connections {
     pub(super) fn accept(
         &mut self,
         runtime: &mut Runtime,
-        mut socket: TcpStream,
+        socket: TcpStream,
         acceptor: usize,
         layer: impl FnOnce() -> io::Result<Option<TlsLayer>>,
     ) -> io::Result<usize> {
         socket.set_nodelay(true)?;
-        let entry = self.streams.vacant_entry();
-        let index = entry.key();
-        let polled = SocketId::Connection(index);
-        runtime.readiness.poll_read_write(&mut socket, polled)?;
-        let stream = match layer()? {
-            Some(layer) => {
-                let (serial, since) = (runtime.next_serial(), runtime.clock.now());
-                let party = Party::Server { acceptor, serial };
-                let mut stream = Stream::new(socket, State::TlsHandshake { party, since });
-                stream.tls = Some(layer);
-                let task = Task::Handshake {
-                    socket: index,
-                    serial,
-                };
-                runtime.timers.add(since + HANDSHAKE, task);
-                stream
-            }
-            None => {
-                let state = State::Open {
-                    session: SessionKey::NONE,
-                    channel: ACCEPTED,
-                };
-                Stream::new(socket, state)
-            }
+        let Some(layer) = layer()? else {
+            let state = State::Open(SessionKey::NONE.channel(ACCEPTED));
+            return self.add(runtime, Stream::new(socket, state));
         };
-        entry.insert(stream);
+        let (serial, since) = (runtime.next_serial(), runtime.clock.now());
+        let party = Party::Server { acceptor, serial };
+        let mut stream = Stream::new(socket, State::TlsHandshake { party, since });
+        stream.tls = Some(layer);
+        let index = self.add(runtime, stream)?;
+        let task = Task::Handshake { index, serial };
+        runtime.timers.add(since + HANDSHAKE, task);
         Ok(index)
     }
 
@@ -433,11 +402,10 @@ impl Connections {
     pub(super) fn give_to(
         &mut self,
         index: usize,
-        session: SessionKey,
-        channel: ChannelId,
+        owner: ChannelKey,
     ) -> Option<(SocketAddr, SocketAddr)> {
         let stream = self.streams.get_mut(index)?;
-        stream.state = State::Open { session, channel };
+        stream.state = State::Open(owner);
         let local = stream.socket.local_addr().ok()?;
         Some((local, stream.socket.peer_addr().ok()?))
     }
@@ -485,10 +453,7 @@ impl Connections {
         if open && !stream.is_drained() {
             let serial = runtime.next_serial();
             stream.state = State::Closing { serial };
-            let task = Task::Linger {
-                socket: index,
-                serial,
-            };
+            let task = Task::Linger { index, serial };
             runtime.timers.add(runtime.clock.now() + LINGER, task);
         } else {
             self.streams.remove(index);

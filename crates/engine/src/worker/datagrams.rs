@@ -13,7 +13,7 @@ use session::{
 };
 use slab::Slab;
 
-use super::ids::{SessionKey, SocketId};
+use super::ids::{ChannelKey, SessionKey, SocketId};
 use super::receiving::{ReceiveOutcome, ReceivingSocket};
 use super::runtime::Runtime;
 use crate::trace::Tracer;
@@ -80,8 +80,7 @@ impl DatagramEnd {
 
 /// Request for a socket of a session.
 pub(super) struct DatagramRequest<'a> {
-    pub(super) session: SessionKey,
-    pub(super) channel: ChannelId,
+    pub(super) owner: ChannelKey,
     /// The socket, bound.
     pub(super) socket: std::net::UdpSocket,
     /// Peer to which the socket is to be connected.
@@ -268,7 +267,7 @@ impl Datagrams {
         let trace = request.tracer.map(|tracer| tracer.socket(local));
         let on_ring = media == MediaPath::Ring;
         let socket = ReceivingSocket::new(request.socket, on_ring, trace);
-        let owner = Owner::Session(request.session, request.channel);
+        let owner = Owner::Session(request.owner.session, request.owner.channel);
         let end = DatagramEnd {
             peer,
             reading: by_path(request.reading, media),
@@ -446,7 +445,7 @@ impl Datagrams {
                 more: more || end.refused,
             },
             (ReceiveOutcome::Nothing, Owner::Session(key, channel)) if end.refused => {
-                ReceiveOutcome::NobodyThere(key, channel)
+                ReceiveOutcome::NobodyThere(key.channel(channel))
             }
             // The kernel reports the error before queued datagrams.
             (ReceiveOutcome::Error(kind), _) => {

@@ -12,9 +12,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use measure::{ArrivalRun, Time};
-use session::{ChannelId, CloseReason, Port};
+use session::{CloseReason, Port};
 
-use super::ids::SessionKey;
+use super::ids::ChannelKey;
 
 /// Maximum time that an input is deferred. It is reached only if the kernel's packet count and ours
 /// disagree.
@@ -56,15 +56,13 @@ pub(super) struct DeferredInputs {
 /// An input or action that can be deferred.
 pub(super) enum Deferred {
     Bytes {
-        session: SessionKey,
-        channel: ChannelId,
+        to: ChannelKey,
         bytes: Vec<u8>,
         at: Time,
         runs: Vec<ArrivalRun>,
     },
     Datagram {
-        session: SessionKey,
-        channel: ChannelId,
+        to: ChannelKey,
         /// `None` for a single socket.
         port: Option<Port>,
         from: SocketAddr,
@@ -72,16 +70,11 @@ pub(super) enum Deferred {
         at: Time,
     },
     Closed {
-        session: SessionKey,
-        channel: ChannelId,
+        owner: ChannelKey,
         reason: CloseReason,
     },
     /// End of a connection with periodic reads, and the data before it.
-    End {
-        place: usize,
-        session: SessionKey,
-        channel: ChannelId,
-    },
+    End { place: usize, owner: ChannelKey },
     /// Release of a media socket of a pair. `arrived` is the kernel's datagram count for it.
     Port { place: usize, arrived: u32 },
     /// Release of the port of a closed single socket. `arrived` is the kernel's datagram count for
@@ -140,6 +133,9 @@ impl DeferredInputs {
 
 #[cfg(test)]
 mod tests {
+    use session::ChannelId;
+
+    use super::super::ids::SessionKey;
     use super::*;
 
     #[test]
@@ -148,10 +144,9 @@ mod tests {
         let bytes = vec![7; DEFERRED_BYTES_MAX / 2];
         for number in 0..2 {
             assert!(!deferred.is_full());
-            let mark = RingMark::new([0, 0], Time::from_nanos(number));
+            let mark = RingMark::new([0, 0], Time::from_nanos(number.into()));
             let input = Deferred::Bytes {
-                session: SessionKey::NONE,
-                channel: ChannelId(u32::try_from(number).expect("few")),
+                to: SessionKey::NONE.channel(ChannelId(number)),
                 bytes: bytes.clone(),
                 at: Time::ZERO,
                 runs: Vec::new(),
@@ -162,7 +157,7 @@ mod tests {
         assert_eq!(deferred.expires(), Time::ZERO + DEFER_MAX);
         for number in 0..2 {
             match deferred.pop() {
-                Some(Deferred::Bytes { channel, .. }) => assert_eq!(channel, ChannelId(number)),
+                Some(Deferred::Bytes { to, .. }) => assert_eq!(to.channel, ChannelId(number)),
                 _ => panic!("there are two"),
             }
         }

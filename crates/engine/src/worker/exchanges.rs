@@ -22,7 +22,7 @@ use session::{ChannelId, CloseReason};
 use slab::Slab;
 
 use super::connections::{Connections, State, Stream};
-use super::ids::{SessionKey, SocketId};
+use super::ids::{ChannelKey, SessionKey, SocketId};
 use super::populations::Populations;
 use super::runtime::Runtime;
 
@@ -79,7 +79,7 @@ pub(super) struct Exchanges {
     /// True if any message of the current round was sent.
     taken: bool,
     /// Connections that have ended and whose sessions are not notified yet.
-    ended: VecDeque<(SessionKey, ChannelId, ExchangeEnd)>,
+    ended: VecDeque<(ChannelKey, ExchangeEnd)>,
     out: Vec<u8>,
     scratch: Vec<u8>,
 }
@@ -154,9 +154,8 @@ impl Exchanges {
     pub(super) fn begin(
         &mut self,
         worker: &mut ExchangeWorker<'_>,
-        key: SessionKey,
+        owner: ChannelKey,
         population: usize,
-        channel: ChannelId,
         connection: usize,
         exchange: Box<dyn Exchange>,
     ) {
@@ -176,8 +175,8 @@ impl Exchanges {
         let index = self.handed_over.insert(RunningExchange {
             exchange,
             connection,
-            session: key,
-            channel,
+            session: owner.session,
+            channel: owner.channel,
             population,
             serial,
             armed: Time::NEVER,
@@ -565,12 +564,8 @@ impl Exchanges {
 
     /// Plans no more messages, on request of the session.
     pub(super) fn finish_early(&mut self, worker: &mut ExchangeWorker<'_>, connection: usize) {
-        if let Some(Stream {
-            state: State::Exchange { exchange: index },
-            ..
-        }) = worker.connections.get(connection)
-        {
-            let index = *index;
+        let stream = worker.connections.get(connection);
+        if let Some(index) = stream.and_then(Stream::exchange) {
             // Received bytes are processed first: the peer may have closed the connection, and what
             // it reads now was sent before.
             self.read(worker, connection, index);
@@ -605,7 +600,7 @@ impl Exchanges {
         let Some(stream) = worker.connections.get_mut(connection) else {
             return;
         };
-        let State::Exchange { exchange: index } = stream.state else {
+        let Some(index) = stream.exchange() else {
             return;
         };
         let own = &mut self.handed_over[index];
@@ -647,32 +642,25 @@ impl Exchanges {
         connection: usize,
         reason: ExchangeEnd,
     ) {
-        if let Some((session, channel)) = self.remove_exchange(worker, connection, &reason) {
-            self.ended.push_back((session, channel, reason));
+        if let Some(owner) = self.remove_exchange(worker, connection, &reason) {
+            self.ended.push_back((owner, reason));
         }
     }
 
     /// Returns the next connection that has ended and whose session is not notified yet.
     #[inline]
-    pub(super) fn next_ended(&mut self) -> Option<(SessionKey, ChannelId, ExchangeEnd)> {
+    pub(super) fn next_ended(&mut self) -> Option<(ChannelKey, ExchangeEnd)> {
         self.ended.pop_front()
     }
 
-    /// Removes a connection. Returns its session and channel.
+    /// Removes a connection. Returns its channel.
     pub(super) fn remove_exchange(
         &mut self,
         worker: &mut ExchangeWorker<'_>,
         connection: usize,
         reason: &ExchangeEnd,
-    ) -> Option<(SessionKey, ChannelId)> {
-        let Some(Stream {
-            state: State::Exchange { exchange: index },
-            ..
-        }) = worker.connections.get(connection)
-        else {
-            return None;
-        };
-        let index = *index;
+    ) -> Option<ChannelKey> {
+        let index = worker.connections.get(connection)?.exchange()?;
         self.leave(index);
         self.take_up_acknowledged(worker, index);
         let mut stream = worker.connections.remove(connection)?;
@@ -688,7 +676,7 @@ impl Exchanges {
         let mut own = self.handed_over.remove(index);
         own.exchange
             .ended(reason, worker.populations.recorder(own.population));
-        Some((own.session, own.channel))
+        Some(own.session.channel(own.channel))
     }
 
     /// Notes how many of the sent bytes the peer's kernel has acknowledged.

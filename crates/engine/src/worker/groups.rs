@@ -19,7 +19,7 @@ use slab::Slab;
 
 use super::batched_reads::{INTERVAL, ReadTotals};
 use super::error_mapping::channel_error;
-use super::ids::{SessionKey, SocketId};
+use super::ids::{ChannelKey, SessionKey, SocketId};
 use super::media_counter::MediaCounter;
 use super::receiving::{ReceiveOutcome, ReceivingSocket};
 use super::runtime::Runtime;
@@ -46,7 +46,8 @@ struct MembershipKey {
 }
 
 /// A session that has joined.
-struct Member {
+#[derive(Clone, Copy)]
+pub(super) struct Member {
     session: SessionKey,
     population: usize,
     channel: ChannelId,
@@ -90,25 +91,24 @@ impl Group {
     }
 }
 
-/// A member that receives media itself, without a sink.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Listener {
-    pub(super) session: SessionKey,
-    pub(super) channel: ChannelId,
-    begun: Time,
-    source: Option<IpAddr>,
-}
+impl Member {
+    pub(super) fn owner(&self) -> ChannelKey {
+        self.session.channel(self.channel)
+    }
 
-impl Listener {
+    fn is_from_source(&self, datagram: &ReceivedDatagram<'_>) -> bool {
+        let from = datagram.from.ip();
+        self.source.is_none_or(|source| source == from)
+    }
+
     /// Returns `true` if a datagram is for the member. A datagram of another source is counted as
     /// foreign.
+    #[inline]
     pub(super) fn takes(&self, datagram: &ReceivedDatagram<'_>, runtime: &mut Runtime) -> bool {
-        if datagram.at < self.begun {
+        if self.begun.is_none_or(|begun| datagram.at < begun) {
             return false;
         }
-        let own = self
-            .source
-            .is_none_or(|source| source == datagram.from.ip());
+        let own = self.is_from_source(datagram);
         if !own {
             runtime.tester.add(tester::FOREIGN_PACKETS, 1);
         }
@@ -127,9 +127,8 @@ impl Groups {
     pub(super) fn join(
         &mut self,
         runtime: &Runtime,
-        session: SessionKey,
+        owner: ChannelKey,
         population: usize,
-        channel: ChannelId,
         open: Open,
         receive_buffer: usize,
     ) -> Result<(usize, SocketAddr), ChannelError> {
@@ -175,9 +174,9 @@ impl Groups {
                 .map_err(|error| membership_error(&error))?,
         };
         self.groups[index].members.push(Member {
-            session,
+            session: owner.session,
             population,
-            channel,
+            channel: owner.channel,
             sink,
             begun: None,
             source: None,
@@ -230,8 +229,7 @@ impl Groups {
     pub(super) fn begin(
         &mut self,
         index: usize,
-        key: SessionKey,
-        channel: ChannelId,
+        owner: ChannelKey,
         source: IpAddr,
         runtime: &mut Runtime,
     ) {
@@ -239,8 +237,8 @@ impl Groups {
         let Some(group) = self.groups.get_mut(index) else {
             return;
         };
-        let is_it = |member: &&mut Member| (member.session, member.channel) == (key, channel);
-        if let Some(member) = group.members.iter_mut().find(is_it) {
+        let mut members = group.members.iter_mut();
+        if let Some(member) = members.find(|member| member.owner() == owner) {
             member.source = (!source.is_unspecified()).then_some(source);
             member.begun.get_or_insert(now);
             let Some(end) = self.ends.get_mut(group.media) else {
@@ -289,29 +287,20 @@ impl Groups {
     }
 
     /// Removes a channel of a session from a group. The membership ends with its last member.
-    pub(super) fn leave(
-        &mut self,
-        index: usize,
-        key: SessionKey,
-        channel: ChannelId,
-        runtime: &mut Runtime,
-    ) {
-        let Some(group) = self.groups.get(index) else {
+    pub(super) fn leave(&mut self, index: usize, owner: ChannelKey, runtime: &mut Runtime) {
+        let Some(&Group { media, control, .. }) = self.groups.get(index) else {
             return;
         };
-        for end in [group.media, group.control] {
+        for end in [media, control] {
             self.take_drops(end, runtime);
         }
-        let Some(group) = self.groups.get_mut(index) else {
-            return;
-        };
+        let members = &mut self.groups[index].members;
         // A session may be a member several times, with a channel for each.
-        let left = |member: &Member| (member.session, member.channel) == (key, channel);
-        group.members.retain(|member| !left(member));
-        if group.members.is_empty() {
+        members.retain(|member| member.owner() != owner);
+        if members.is_empty() {
             let group = self.groups.remove(index);
             self.by_joined.remove(&group.joined);
-            for end in [group.media, group.control] {
+            for end in [media, control] {
                 self.ends.try_remove(end);
             }
         }
@@ -383,27 +372,16 @@ impl Groups {
         let Some(group) = self.group_of(end) else {
             return;
         };
-        let mut foreign = 0;
         for member in &group.members {
-            let (Some(begun), Some(sink)) = (member.begun, member.sink) else {
+            let Some(sink) = member.sink.filter(|_| member.begun.is_some()) else {
                 continue;
             };
             for datagram in batch.datagrams(&clock) {
-                if datagram.at < begun {
-                    continue;
+                if member.takes(&datagram, counting.runtime) {
+                    counting.datagram(member.session, member.population, sink, &datagram);
                 }
-                if member
-                    .source
-                    .is_some_and(|source| source != datagram.from.ip())
-                {
-                    foreign += 1;
-                    continue;
-                }
-                counting.datagram(member.session, member.population, sink, &datagram);
             }
         }
-        let tester = &mut counting.runtime.tester;
-        tester.add(tester::FOREIGN_PACKETS, foreign);
     }
 
     /// Ends a read of a media socket. A socket that received much is read on readiness from now on.
@@ -417,21 +395,10 @@ impl Groups {
     }
 
     /// Returns the members that receive media themselves.
-    pub(super) fn hearers(&self, end: usize) -> Vec<Listener> {
-        let Some(group) = self.group_of(end) else {
-            return Vec::new();
-        };
-        let hears = group.members.iter().filter(|member| member.sink.is_none());
-        hears
-            .filter_map(|member| {
-                Some(Listener {
-                    session: member.session,
-                    channel: member.channel,
-                    begun: member.begun?,
-                    source: member.source,
-                })
-            })
-            .collect()
+    pub(super) fn hearers(&self, end: usize) -> Vec<Member> {
+        let members = self.group_of(end).map_or(&[][..], |group| &group.members);
+        let hears = members.iter().filter(|member| member.sink.is_none());
+        hears.copied().collect()
     }
 
     /// Returns the members that receive an RTCP datagram: all members for RTCP of a sender, only
@@ -440,22 +407,15 @@ impl Groups {
         &self,
         end: usize,
         datagram: &ReceivedDatagram<'_>,
-    ) -> Vec<(SessionKey, ChannelId)> {
-        let Some(group) = self.group_of(end) else {
-            return Vec::new();
-        };
+    ) -> Vec<ChannelKey> {
+        let members = self.group_of(end).map_or(&[][..], |group| &group.members);
         let count = match rtcp::may_be_from_sender(datagram.bytes) {
-            true => group.members.len(),
+            true => members.len(),
             false => 1,
         };
-        let from = datagram.from.ip();
-        let hears = |member: &&Member| {
-            member.begun.is_some() && member.source.is_none_or(|source| source == from)
-        };
-        let recipients = group.members.iter().take(count).filter(hears);
-        recipients
-            .map(|member| (member.session, member.channel))
-            .collect()
+        let hears = |member: &&Member| member.begun.is_some() && member.is_from_source(datagram);
+        let recipients = members.iter().take(count).filter(hears);
+        recipients.map(Member::owner).collect()
     }
 
     /// Counts the drops of all sockets.

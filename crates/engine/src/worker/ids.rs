@@ -61,6 +61,20 @@ impl SessionKey {
     };
 }
 
+/// A channel of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChannelKey {
+    pub(super) session: SessionKey,
+    pub(super) channel: ChannelId,
+}
+
+impl SessionKey {
+    pub(super) fn channel(self, channel: ChannelId) -> ChannelKey {
+        let session = self;
+        ChannelKey { session, channel }
+    }
+}
+
 /// Sender of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlowSender {

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-use session::{ChannelId, ReadTiming, SocketMedia};
+use session::{ReadTiming, SocketMedia, with_port};
 
-use super::ids::SessionKey;
+use super::ids::ChannelKey;
 use super::links::Mailbox;
 use crate::messages::Command;
 use crate::network::resolver::{Addresses, Resolver, ResolverAnswer};
@@ -16,8 +16,7 @@ const NAMES_MAX: usize = 10_000;
 /// A channel that waits for the addresses of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PendingLookup {
-    pub(super) session: SessionKey,
-    pub(super) channel: ChannelId,
+    pub(super) owner: ChannelKey,
     pub(super) port: u16,
     pub(super) wanted: SocketKind,
 }
@@ -82,7 +81,7 @@ impl NameCache {
         }
         match self.names.get_mut(&host) {
             Some(CacheEntry::Known(addresses)) => {
-                HostLookup::Known(with_port(addresses, asking.port))
+                HostLookup::Known(all_with_port(addresses, asking.port))
             }
             Some(CacheEntry::Asked(all)) => {
                 all.push(asking);
@@ -111,7 +110,7 @@ impl NameCache {
         };
         let addresses: Addresses = answer.addresses.into();
         let each = all.into_iter();
-        let each = each.map(|asking| (asking, with_port(&addresses, asking.port)));
+        let each = each.map(|asking| (asking, all_with_port(&addresses, asking.port)));
         let answers = each.collect();
         // Failed lookups are not cached: the next client asks the resolver again.
         if !addresses.is_empty() {
@@ -121,20 +120,16 @@ impl NameCache {
     }
 }
 
-fn with_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
-    addresses
-        .iter()
-        .map(|&address| {
-            // Changed in place, because an IPv6 address may have a zone.
-            let mut address = address;
-            address.set_port(port);
-            address
-        })
-        .collect()
+fn all_with_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
+    let addresses = addresses.iter();
+    addresses.map(|&address| with_port(address, port)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use session::ChannelId;
+
+    use super::super::ids::SessionKey;
     use super::*;
 
     fn names() -> NameCache {
@@ -144,8 +139,7 @@ mod tests {
 
     fn asking(channel: u32, port: u16) -> PendingLookup {
         PendingLookup {
-            session: SessionKey::NONE,
-            channel: ChannelId(channel),
+            owner: SessionKey::NONE.channel(ChannelId(channel)),
             port,
             wanted: SocketKind::Connection,
         }

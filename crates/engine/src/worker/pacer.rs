@@ -23,10 +23,10 @@ use measure::{Recorder, Time, Window, tester};
 use net::batch::{Address, SEND_COUNT};
 use net::thread::CpuClock;
 use net::{Clock, SendBatch, Waker};
-use session::{ChannelId, Flow, FlowId, Handover, LentFlow, Tag};
+use session::{Flow, FlowId, Handover, LentFlow, Tag};
 use slab::Slab;
 
-use super::ids::{Lease, SessionKey};
+use super::ids::{ChannelKey, Lease, SessionKey};
 
 /// Minimum interval between turns. Packets that fall due within it leave together, late by at most
 /// this time. Thousands of streams therefore cost at most 4,000 wake-ups a second and leave in
@@ -85,7 +85,7 @@ pub(super) struct PacerEvents {
     pub(super) ended: Vec<(SessionKey, FlowId, Lease)>,
     /// Channels whose connected socket reported an unreachable peer. The kernel reports it once, to
     /// the next user of the socket.
-    pub(super) refused: Vec<(SessionKey, ChannelId)>,
+    pub(super) refused: Vec<ChannelKey>,
 }
 
 impl PacerEvents {
@@ -138,10 +138,9 @@ struct Active {
 /// Owner of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FlowOwner {
-    pub(super) session: SessionKey,
     pub(super) flow: FlowId,
     /// Channel on which the flow sends.
-    pub(super) channel: ChannelId,
+    pub(super) owner: ChannelKey,
 }
 
 /// Last packet of a flow, to detect bursts.
@@ -529,8 +528,8 @@ impl PacerThread<'_> {
                     // No due time is earlier, so the flow is not scheduled again until it is
                     // restarted.
                     active.due = Time::ZERO;
-                    let FlowOwner { session, flow, .. } = active.whose;
-                    state.news.ended.push((session, flow, lease));
+                    let FlowOwner { flow, owner } = active.whose;
+                    state.news.ended.push((owner.session, flow, lease));
                 }
             }
         }
@@ -566,11 +565,9 @@ impl PacerThread<'_> {
         });
         // A connected socket belongs to one channel of one session.
         if nobody_there && let Some(first) = made.first() {
-            let FlowOwner {
-                session, channel, ..
-            } = active[first.index].whose;
-            if !news.refused.contains(&(session, channel)) {
-                news.refused.push((session, channel));
+            let owner = active[first.index].whose.owner;
+            if !news.refused.contains(&owner) {
+                news.refused.push(owner);
             }
         }
         made.clear();

@@ -10,12 +10,12 @@ use net::batch::{ReceiveBatch, ReceivedDatagram};
 use net::options::DropRule;
 use net::ports::Pair;
 use net::{Clock, PortRange};
-use session::{ChannelError, ChannelId, Interface, MediaFilter, Port, SinkId};
+use session::{ChannelError, Interface, MediaFilter, Port, SinkId};
 use slab::Slab;
 
 use super::batched_reads::{BatchRead, BatchedReads, DATAGRAMS_PER_READ_MAX, ReadTotals};
 use super::error_mapping::channel_error;
-use super::ids::{SessionKey, SocketId};
+use super::ids::{ChannelKey, SessionKey, SocketId};
 use super::media_counter::{MediaCounter, count_foreign};
 use super::receiving::{ReceiveOutcome, ReceivingSocket};
 use super::runtime::Runtime;
@@ -26,9 +26,8 @@ use crate::trace::Tracer;
 /// One socket of a pair of UDP sockets that belongs to one session.
 struct UdpEnd {
     socket: ReceivingSocket,
-    session: SessionKey,
+    owner: ChannelKey,
     population: usize,
-    channel: ChannelId,
     port: Port,
     /// Sink of the datagrams; `None` if the session receives them itself.
     sink: Option<SinkId>,
@@ -44,7 +43,7 @@ struct UdpEnd {
 struct SharedEnd {
     socket: ReceivingSocket,
     port: Port,
-    routes: HashMap<SocketAddr, (SessionKey, ChannelId)>,
+    routes: HashMap<SocketAddr, ChannelKey>,
 }
 
 impl SharedEnd {
@@ -54,7 +53,7 @@ impl SharedEnd {
         if self
             .routes
             .get(&address)
-            .is_some_and(|(key, _)| *key == session)
+            .is_some_and(|owner| owner.session == session)
         {
             self.routes.remove(&address);
         }
@@ -82,9 +81,8 @@ pub(super) struct Pairs {
 
 /// Request for a pair that belongs to one session.
 pub(super) struct PairRequest<'a> {
-    pub(super) session: SessionKey,
+    pub(super) owner: ChannelKey,
     pub(super) population: usize,
-    pub(super) channel: ChannelId,
     pub(super) local: IpAddr,
     /// Sink of the media datagrams.
     pub(super) sink: Option<SinkId>,
@@ -111,7 +109,7 @@ pub(super) enum Disposition {
     /// The datagram was counted, and the session's socket is read in batches from now on.
     Batched(SessionKey),
     /// The session must receive the datagram.
-    For(SessionKey, ChannelId, Port),
+    For(ChannelKey, Port),
 }
 
 impl Pairs {
@@ -173,9 +171,8 @@ impl Pairs {
             });
             UdpEnd {
                 socket: ReceivingSocket::new(socket, on_ring && port == Port::Media, trace),
-                session: request.session,
+                owner: request.owner,
                 population: request.population,
-                channel: request.channel,
                 port,
                 sink: request.sink.filter(|_| port == Port::Media),
                 peer: None,
@@ -268,8 +265,7 @@ impl Pairs {
         &mut self,
         media: usize,
         control: usize,
-        key: SessionKey,
-        channel: ChannelId,
+        owner: ChannelKey,
         peer: Peer,
         before: Option<Peer>,
     ) {
@@ -279,9 +275,9 @@ impl Pairs {
         ] {
             if let Some(end) = self.shared.get_mut(place) {
                 if let Some(old) = old {
-                    end.forget_route(old, key);
+                    end.forget_route(old, owner.session);
                 }
-                end.routes.insert(address, (key, channel));
+                end.routes.insert(address, owner);
             }
         }
     }
@@ -337,7 +333,7 @@ impl Pairs {
         match id {
             SocketId::Pair(place) => {
                 let end = self.own.get_mut(place)?;
-                Some((&mut end.socket, end.sink.map(|_| end.session)))
+                Some((&mut end.socket, end.sink.map(|_| end.owner.session)))
             }
             SocketId::Shared(place) => Some((&mut self.shared.get_mut(place)?.socket, None)),
             _ => None,
@@ -366,7 +362,7 @@ impl Pairs {
     #[inline]
     pub(super) fn owner(&self, place: SocketId) -> Option<SessionKey> {
         match place {
-            SocketId::Pair(place) => self.own.get(place).map(|end| end.session),
+            SocketId::Pair(place) => self.own.get(place).map(|end| end.owner.session),
             _ => None,
         }
     }
@@ -400,7 +396,7 @@ impl Pairs {
                     return Disposition::Counted;
                 };
                 match end.routes.get(&datagram.from) {
-                    Some(&(key, channel)) => Disposition::For(key, channel, end.port),
+                    Some(&owner) => Disposition::For(owner, end.port),
                     None => {
                         counting.runtime.tester.add(tester::FOREIGN_PACKETS, 1);
                         Disposition::Counted
@@ -425,12 +421,12 @@ impl Pairs {
         let from = datagram.from.ip();
         if end.peer.is_some_and(|peer| peer != from) {
             let known = &mut end.knows_others;
-            count_foreign(known, end.session, end.sink, from, counting.runtime);
+            count_foreign(known, end.owner.session, end.sink, from, counting.runtime);
             return Disposition::Counted;
         }
-        let (key, population) = (end.session, end.population);
+        let (key, population) = (end.owner.session, end.population);
         let Some(sink) = end.sink else {
-            return Disposition::For(key, end.channel, end.port);
+            return Disposition::For(end.owner, end.port);
         };
         if counting.datagram(key, population, sink, datagram)
             && self.own[place].socket.begin_batches(counting.runtime)
@@ -488,7 +484,7 @@ impl Pairs {
         let mut totals = ReadTotals::default();
         loop {
             let end = self.own.get(place);
-            if end.is_none_or(|end| !end.socket.in_batches || end.session != key) {
+            if end.is_none_or(|end| !end.socket.in_batches || end.owner.session != key) {
                 return BatchRead::IsGone;
             }
             let more = match self.receive(id, batch, counting.runtime) {

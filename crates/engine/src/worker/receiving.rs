@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use mio::net::UdpSocket;
 use net::batch::{ReceiveBatch, ReceivedDatagram};
 use net::{Clock, options};
-use session::{ChannelId, Port};
+use session::Port;
 
 use super::batched_reads::RECEIVE_BUFFER_MIN;
-use super::ids::{SessionKey, SocketId};
+use super::ids::{ChannelKey, SocketId};
 use super::runtime::Runtime;
 use crate::trace::TracedSocket;
 
@@ -39,7 +39,7 @@ pub(super) enum ReceiveOutcome {
     },
     Nothing,
     /// The socket is empty, and its peer is unreachable.
-    NobodyThere(SessionKey, ChannelId),
+    NobodyThere(ChannelKey),
     /// An error, which stands for one datagram or none. Datagrams behind it are not announced
     /// again.
     Error(io::ErrorKind),

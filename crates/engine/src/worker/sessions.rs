@@ -8,7 +8,7 @@ use measure::Time;
 use session::{ChannelId, FlowId, PeerId, Service, Session, StreamRow};
 use slab::Slab;
 
-use super::ids::{FlowSender, SessionKey};
+use super::ids::{ChannelKey, FlowSender, SessionKey};
 use super::timers::beat_at;
 use super::windows::HEARTBEAT;
 use crate::messages::ClientState;
@@ -259,8 +259,23 @@ impl Sessions {
     }
 
     /// State of a session's channel; `None` if it is closed.
-    pub(super) fn channel(&self, key: SessionKey, channel: ChannelId) -> Option<Channel> {
-        self.get(key)?.channel(channel)
+    pub(super) fn channel(&self, key: ChannelKey) -> Option<Channel> {
+        self.get(key.session)?.channel(key.channel)
+    }
+
+    /// Sets the state of a channel, unless its session is gone.
+    pub(super) fn set_channel(&mut self, key: ChannelKey, state: Channel) {
+        if let Some(slot) = self.get_mut(key.session) {
+            slot.set_channel(key.channel, state);
+        }
+    }
+
+    /// Index of the connection of a channel; `None` if it has none.
+    pub(super) fn stream(&self, key: ChannelKey) -> Option<usize> {
+        match self.channel(key)? {
+            Channel::Stream(index) => Some(index),
+            _ => None,
+        }
     }
 
     pub(super) fn population(&self, key: SessionKey) -> Option<usize> {

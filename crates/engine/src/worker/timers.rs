@@ -32,14 +32,14 @@ pub(super) enum Task {
     /// Gives up the unfinished TLS handshake of an accepted connection.
     Handshake {
         /// Index of the connection.
-        socket: usize,
+        index: usize,
         /// Serial number of the handshake; the index may have been reused.
         serial: u64,
     },
     /// Gives up a closing connection whose peer does not read the rest of the queue.
     Linger {
         /// Index of the connection.
-        socket: usize,
+        index: usize,
         /// Serial number of the close; the index may have been reused.
         serial: u64,
     },

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use measure::Time;
-use session::ChannelId;
 
-use super::super::ids::{SessionKey, SocketId};
+use super::super::ids::{ChannelKey, SessionKey, SocketId};
 use super::super::runtime::Runtime;
 use super::early_reads::EarlyRead;
 use super::segment_times::{LOW_WATER, SHARES, WatchedConnection};
@@ -86,10 +85,7 @@ impl WantedRead {
 pub(crate) enum ReadyAction {
     Read(WantedRead),
     /// The connection has ended. Everything is to be read, unless that must wait for the ring.
-    Ending {
-        session: SessionKey,
-        channel: ChannelId,
-    },
+    Ending(ChannelKey),
 }
 
 /// Result of checking a fast connection.
@@ -118,9 +114,9 @@ impl Connections {
         if watched.ending {
             return ReadyAction::Read(WantedRead::Nothing);
         }
-        if ended && let State::Open { session, channel } = *state {
+        if ended && let State::Open(owner) = *state {
             watched.ending = true;
-            return ReadyAction::Ending { session, channel };
+            return ReadyAction::Ending(owner);
         }
         // A connection that was fast and ended may have left its index in the list.
         if !std::mem::replace(&mut watched.fast, true) && !self.turns.fast.contains(&index) {
@@ -168,11 +164,11 @@ impl Connections {
     /// Returns the session of a connection that could be read periodically if it carries media.
     pub(crate) fn periodic_candidate(&self, index: usize) -> Option<SessionKey> {
         let stream = self.streams.get(index)?;
-        let State::Open { session, .. } = stream.state else {
+        let State::Open(owner) = stream.state else {
             return None;
         };
         let watched = stream.watched.as_ref()?;
-        (!watched.seldom && !stream.ended && !stream.prompt).then_some(session)
+        (!watched.seldom && !stream.ended && !stream.prompt).then_some(owner.session)
     }
 
     /// Starts periodic reads of a connection with media, if the ring delivers its arrival times.

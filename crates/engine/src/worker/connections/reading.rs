@@ -4,9 +4,8 @@ use std::io;
 
 use measure::{ArrivalRun, Time};
 use net::timed_read::TimedRead;
-use session::ChannelId;
 
-use super::super::ids::{SessionKey, SocketId};
+use super::super::ids::{ChannelKey, SocketId};
 use super::super::runtime::Runtime;
 use super::early_reads::Chunk;
 use super::segment_times::WatchedConnection;
@@ -30,7 +29,7 @@ pub(crate) struct Reading {
     buffer: Vec<u8>,
     runs: Vec<ArrivalRun>,
     /// Early read that is being delivered, with the channel it belonged to.
-    early: Option<(Chunk, SessionKey, ChannelId)>,
+    early: Option<(Chunk, ChannelKey)>,
     /// Size of the last read, and its maximum.
     count: usize,
     most: usize,
@@ -41,11 +40,7 @@ pub(crate) struct Reading {
 /// Result of a read.
 pub(crate) enum Step {
     /// Bytes for a session; `at` is the arrival time of the last one.
-    Bytes {
-        session: SessionKey,
-        channel: ChannelId,
-        at: Time,
-    },
+    Bytes { to: ChannelKey, at: Time },
     /// Bytes to be decrypted.
     Sealed,
     /// The peer closed the connection.
@@ -60,7 +55,7 @@ impl Reading {
     /// Bytes of the last read.
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.early {
-            Some((chunk, ..)) => &chunk.bytes()[..self.count],
+            Some((chunk, _)) => &chunk.bytes()[..self.count],
             None => &self.buffer[..self.count],
         }
     }
@@ -120,7 +115,7 @@ impl Connections {
                     return Step::Done;
                 }
             }
-            let (session, channel) = match stream.state {
+            let to = match stream.state {
                 State::Connecting { .. } | State::Exchange { .. } => return Step::Done,
                 _ => stream.recipient(),
             };
@@ -132,7 +127,7 @@ impl Connections {
             {
                 let count = reading.left.min(chunk.bytes().len());
                 let at = chunk.by;
-                reading.early = Some((chunk, session, channel));
+                reading.early = Some((chunk, to));
                 let exact = false;
                 break TimedRead { count, at, exact };
             }
@@ -192,10 +187,8 @@ impl Connections {
         if let Some(trace) = &mut stream.trace {
             trace_runs(trace, reading.bytes(), &reading.runs);
         }
-        let (session, channel) = stream.recipient();
         Step::Bytes {
-            session,
-            channel,
+            to: stream.recipient(),
             at: reading.runs.last().map_or(at, |run| run.at),
         }
     }
@@ -227,8 +220,8 @@ impl Connections {
     /// another connection by now. Returns whether more is wanted, or `None` if the last read was
     /// not an early one.
     pub(crate) fn put_back(&mut self, reading: &mut Reading) -> Option<bool> {
-        let (chunk, session, channel) = reading.early.take()?;
-        let same = self.is_of(reading.place, session, channel);
+        let (chunk, owner) = reading.early.take()?;
+        let same = self.is_of(reading.place, owner);
         let stream = self.streams.get_mut(reading.place).filter(|_| same);
         match stream.and_then(|stream| stream.watched.as_mut()) {
             Some(watched) => watched.put_back(chunk, reading.count),

@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use measure::{ArrivalRun, Time};
 use mio::net::TcpStream;
 use net::tls::{Fault, OpenStatus, TlsLayer};
-use session::{AckDelay, ChannelId};
+use session::AckDelay;
 
-use super::super::ids::{ACCEPTED, SessionKey};
+use super::super::ids::{ACCEPTED, ChannelKey, SessionKey};
 use super::segment_times::WatchedConnection;
 use crate::trace::TracedConnection;
 
@@ -57,10 +57,7 @@ pub(crate) struct Stream {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Party {
     /// A session connects as client.
-    Client {
-        session: SessionKey,
-        channel: ChannelId,
-    },
+    Client(ChannelKey),
     /// The connection was accepted; it has no session before the handshake is complete.
     Server { acceptor: usize, serial: u64 },
 }
@@ -70,17 +67,13 @@ pub(crate) enum Party {
 pub(crate) enum State {
     /// The TCP handshake is in progress; `others` are the addresses to try if it fails.
     Connecting {
-        session: SessionKey,
-        channel: ChannelId,
+        owner: ChannelKey,
         others: Vec<SocketAddr>,
     },
     /// The TLS handshake is in progress since `since`.
     TlsHandshake { party: Party, since: Time },
     /// The connection is established.
-    Open {
-        session: SessionKey,
-        channel: ChannelId,
-    },
+    Open(ChannelKey),
     /// The session handed the connection over; `exchange` is its index among the exchanges.
     Exchange { exchange: usize },
     /// The session has closed the connection; the rest of the queue is being sent.
@@ -105,16 +98,24 @@ impl Stream {
 
     /// Returns the session and channel that receive the connection's bytes. During a handshake and
     /// while closing there is none, and only the end of the connection matters.
-    pub(crate) fn recipient(&self) -> (SessionKey, ChannelId) {
+    pub(crate) fn recipient(&self) -> ChannelKey {
         match self.state {
-            State::Open { session, channel } => (session, channel),
-            _ => (SessionKey::NONE, ACCEPTED),
+            State::Open(owner) => owner,
+            _ => SessionKey::NONE.channel(ACCEPTED),
+        }
+    }
+
+    /// Index of the exchange that the connection was handed over to.
+    pub(crate) fn exchange(&self) -> Option<usize> {
+        match self.state {
+            State::Exchange { exchange } => Some(exchange),
+            _ => None,
         }
     }
 
     /// Returns `true` if the connection is established and not closing.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.state, State::Open { .. })
+        matches!(self.state, State::Open(_))
     }
 
     /// Queues control bytes. Returns `false` if the queue is full.
@@ -375,10 +376,7 @@ mod tests {
             let socket = TcpStream::connect(to).expect("it listens");
             let (mut theirs, _) = listener.accept().expect("it connected");
             theirs.set_nodelay(true).expect("it is open");
-            let state = State::Open {
-                session: SessionKey::NONE,
-                channel: ACCEPTED,
-            };
+            let state = State::Open(SessionKey::NONE.channel(ACCEPTED));
             let mut stream = Stream::new(socket, state);
             if prompt {
                 stream.acknowledge(AckDelay::AtOnce);

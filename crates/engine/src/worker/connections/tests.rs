@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Instant;
 
+use session::ChannelId;
+
 use super::stream::{CONTROL_ROOM_BYTES, SEND_QUEUE_BYTES};
 use super::*;
 
@@ -33,8 +35,7 @@ impl Bench {
 
     fn connect(&mut self, to: SocketAddr, others: Vec<SocketAddr>) -> usize {
         let request = ConnectRequest {
-            session: SESSION,
-            channel: CHANNEL,
+            owner: SESSION.channel(CHANNEL),
             population: Some(0),
             media: false,
             sources: &[],
@@ -76,15 +77,12 @@ impl Bench {
         assert!(self.connections.is_beginning(index));
         let (theirs, _) = self.listener.accept().expect("it connects");
         match self.attempt(index) {
-            Attempt::Open {
-                session,
-                channel,
-                remote,
-                ..
-            } => assert_eq!((session, channel, remote), (SESSION, CHANNEL, to)),
+            Attempt::Open { owner, remote, .. } => {
+                assert_eq!((owner, remote), (SESSION.channel(CHANNEL), to));
+            }
             _ => panic!("it connects"),
         }
-        assert!(self.connections.is_of(index, SESSION, CHANNEL));
+        assert!(self.connections.is_of(index, SESSION.channel(CHANNEL)));
         (index, theirs)
     }
 }
@@ -106,9 +104,7 @@ fn bytes_are_delivered_to_their_session_before_the_end() {
     let mut reading = reading.expect("something is wanted");
     let step = connections.read_once(&mut reading, runtime);
     match step {
-        Step::Bytes {
-            session, channel, ..
-        } => assert_eq!((session, channel), (SESSION, CHANNEL)),
+        Step::Bytes { to, .. } => assert_eq!(to, SESSION.channel(CHANNEL)),
         _ => panic!("they are there"),
     }
     assert_eq!(reading.bytes(), b"hello");

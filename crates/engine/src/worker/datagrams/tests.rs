@@ -34,8 +34,7 @@ fn open_socket(
     media: MediaPath,
 ) -> (usize, SocketAddr) {
     let request = DatagramRequest {
-        session: SESSION,
-        channel: CHANNEL,
+        owner: SESSION.channel(CHANNEL),
         socket: net::ports::bind(local(), 0).expect("a free port"),
         peer,
         reading,
@@ -204,7 +203,7 @@ fn unreachable_peer_is_reported_after_all_datagrams() {
     let looked = datagrams.receive(index, &mut batch, &mut runtime);
     assert!(matches!(
         looked,
-        ReceiveOutcome::NobodyThere(SESSION, CHANNEL)
+        ReceiveOutcome::NobodyThere(owner) if owner == SESSION.channel(CHANNEL)
     ));
 }
 

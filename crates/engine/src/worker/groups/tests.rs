@@ -35,7 +35,7 @@ fn join(groups: &mut Groups, runtime: &Runtime, serial: u64, port: u16) -> usize
         ttl: 0,
         sink: None,
     };
-    let joined = groups.join(runtime, session(serial), 0, CHANNEL, open, 0);
+    let joined = groups.join(runtime, session(serial).channel(CHANNEL), 0, open, 0);
     joined.expect("loopback takes part").0
 }
 
@@ -58,13 +58,17 @@ fn membership_is_shared_until_the_last_session_leaves() {
     assert_ne!(other, first);
     assert_eq!((groups.count(), groups.media().len()), (4, 2));
     // A channel that has not joined ends nobody's membership.
-    groups.leave(first, session(1), ChannelId(CHANNEL.0 + 1), &mut runtime);
-    groups.leave(first, session(2), CHANNEL, &mut runtime);
+    groups.leave(
+        first,
+        session(1).channel(ChannelId(CHANNEL.0 + 1)),
+        &mut runtime,
+    );
+    groups.leave(first, session(2).channel(CHANNEL), &mut runtime);
     assert_eq!(groups.count(), 4);
-    groups.leave(first, session(1), CHANNEL, &mut runtime);
+    groups.leave(first, session(1).channel(CHANNEL), &mut runtime);
     assert_eq!((groups.count(), groups.media_of(first)), (2, None));
     assert_ne!(groups.next_read(), Time::NEVER);
-    groups.leave(other, session(3), CHANNEL, &mut runtime);
+    groups.leave(other, session(3).channel(CHANNEL), &mut runtime);
     assert_eq!(groups.next_read(), Time::NEVER);
 }
 
@@ -77,13 +81,18 @@ fn sender_reports_reach_all_and_receiver_reports_the_first() {
         index = join(&mut groups, &runtime, serial, 31_410);
         // The third member has not begun.
         if serial < 3 {
-            groups.begin(index, session(serial), CHANNEL, source, &mut runtime);
+            groups.begin(
+                index,
+                session(serial).channel(CHANNEL),
+                source,
+                &mut runtime,
+            );
         }
     }
     let media = groups.media_of(index).expect("it was joined");
     let who = |bytes: &[u8], from| {
         let recipients = groups.hearers_of_control(media, &report(bytes, from));
-        let serials = recipients.iter().map(|(session, _)| session.serial);
+        let serials = recipients.iter().map(|member| member.session.serial);
         serials.collect::<Vec<_>>()
     };
     assert_eq!(who(&OF_SENDER, source), [1, 2]);
@@ -96,7 +105,7 @@ fn media_of_another_source_or_before_joining_is_ignored() {
     let (mut groups, mut runtime) = (Groups::default(), runtime());
     let source = IpAddr::from([10, 0, 0, 1]);
     let index = join(&mut groups, &runtime, 1, 31_420);
-    groups.begin(index, session(1), CHANNEL, source, &mut runtime);
+    groups.begin(index, session(1).channel(CHANNEL), source, &mut runtime);
     let media = groups.media_of(index).expect("it was joined");
     let [hearer] = groups.hearers(media)[..] else {
         panic!("it counts for itself");

@@ -11,7 +11,7 @@ use mediagen::frame_rate::FrameRate;
 use mediagen::video::{PictureForm, VideoSettings};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use session::{FlowPacket, Flows, PacketHeader};
+use session::{ChannelId, FlowPacket, Flows, PacketHeader};
 
 use super::*;
 
@@ -69,9 +69,8 @@ impl Bench {
         let mut lease = None;
         self.flows.lend(id, |flow| {
             let whose = FlowOwner {
-                session: SESSION,
                 flow: id,
-                channel: CHANNEL,
+                owner: SESSION.channel(CHANNEL),
             };
             let (known_as, lender) = pacer.lend(flow, whose, socket, to);
             lease = Some(known_as);
@@ -387,7 +386,7 @@ fn unreachable_peer_seen_by_the_pacer_is_reported() {
         refused.extend(bench.pacer.take_events().refused);
         !refused.is_empty()
     });
-    assert_eq!(refused, [(SESSION, CHANNEL)]);
+    assert_eq!(refused, [SESSION.channel(CHANNEL)]);
     assert_eq!(bench.flows.remove_as::<Idle>(id).left, 1);
 }
 

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use measure::Recorder;
 use protocols::RTSP_PROTOCOL;
-use session::{Arrival, Input, MediaEvent, Sink, Sinks};
+use session::{Arrival, ChannelId, Input, MediaEvent, Sink, Sinks};
 
 use super::super::ids::{ClientIds, RunnerPlace};
 use super::super::pending_inputs::Pending;
@@ -82,9 +82,8 @@ fn from(last: u8, port: u16) -> SocketAddr {
 fn pair_accepts_only_its_peer_and_is_free_once_closed() {
     let mut bench = Bench::new();
     let request = PairRequest {
-        session: session(1),
+        owner: session(1).channel(CHANNEL),
         population: 0,
-        channel: CHANNEL,
         local: LOCAL,
         sink: None,
         on_ring: false,
@@ -92,7 +91,7 @@ fn pair_accepts_only_its_peer_and_is_free_once_closed() {
     };
     let opened = bench.pairs.open(&bench.runtime, &request);
     let OpenedPair { media, control, .. } = opened.expect("free ports");
-    let for_session = Disposition::For(session(1), CHANNEL, Port::Media);
+    let for_session = Disposition::For(session(1).channel(CHANNEL), Port::Media);
     let place = SocketId::Pair(media);
     assert_eq!(
         bench.take_in(place, from(9, 7)),
@@ -132,18 +131,18 @@ fn sessions_on_a_shared_pair_receive_only_from_their_peer() {
         let key = session(number);
         bench
             .pairs
-            .route(pair.0, pair.1, key, CHANNEL, peer(port), None);
+            .route(pair.0, pair.1, key.channel(CHANNEL), peer(port), None);
     }
     // The peer of the first session changes.
     let (key, before) = (session(1), Some(peer(10)));
     bench
         .pairs
-        .route(pair.0, pair.1, key, CHANNEL, peer(30), before);
+        .route(pair.0, pair.1, key.channel(CHANNEL), peer(30), before);
     bench.pairs.leave(pair.0, pair.1, session(1), peer(20));
     let place = SocketId::Shared(pair.0);
     assert_eq!(bench.take_in(place, from(1, 10)), Disposition::Counted);
     for (port, number) in [(30, 1), (20, 2)] {
-        let for_session = Disposition::For(session(number), CHANNEL, Port::Media);
+        let for_session = Disposition::For(session(number).channel(CHANNEL), Port::Media);
         assert_eq!(bench.take_in(place, from(1, port)), for_session);
     }
     assert_eq!(bench.foreign(), 1);
@@ -154,9 +153,8 @@ fn session_is_notified_of_the_first_foreign_datagram() {
     let mut bench = Bench::new();
     let sink = bench.sinks.insert(Nothing);
     let request = PairRequest {
-        session: session(1),
+        owner: session(1).channel(CHANNEL),
         population: 0,
-        channel: CHANNEL,
         local: LOCAL,
         sink: Some(sink),
         on_ring: false,

@@ -77,8 +77,7 @@ fn deferred_inputs_are_released_in_order_and_in_parts() {
     for number in 0..5 {
         let bytes = vec![number];
         let waiting = Deferred::Bytes {
-            session,
-            channel: ChannelId(0),
+            to: session.channel(ChannelId(0)),
             bytes,
             at: Time::ZERO,
             runs: Vec::new(),

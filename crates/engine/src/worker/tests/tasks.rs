@@ -35,11 +35,11 @@ fn task_is_wanted_until_its_purpose_is_fulfilled() {
     assert!(!wanted(other, later, &sessions));
     sessions.remove(session);
     assert!(!wanted(deadline, at, &sessions) && !wanted(leave, later, &sessions));
-    let (socket, serial) = (0, 1);
+    let (index, serial) = (0, 1);
     for task in [
-        Task::Accept { socket },
-        Task::Handshake { socket, serial },
-        Task::Linger { socket, serial },
+        Task::Accept { socket: index },
+        Task::Handshake { index, serial },
+        Task::Linger { index, serial },
     ] {
         assert!(!wanted(task, later, &sessions), "{task:?}");
     }

@@ -4,12 +4,12 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use measure::tester;
-use session::{ChannelError, ChannelId, Input, Open, ReadTiming, SinkId, SocketMedia, Transmit};
+use session::{ChannelError, Input, Open, ReadTiming, SinkId, SocketMedia, Transmit};
 
 use crate::worker::Worker;
 use crate::worker::datagrams::{DatagramRequest, MediaPath, RingEnd};
 use crate::worker::error_mapping::channel_error;
-use crate::worker::ids::SessionKey;
+use crate::worker::ids::{ChannelKey, SessionKey};
 use crate::worker::pairs::{MulticastOutput, OpenedPair, PairRequest};
 use crate::worker::rings::RingPort;
 use crate::worker::sessions::{Channel, Peer};
@@ -25,28 +25,26 @@ impl Worker {
     /// Notifies a session that a channel is open.
     pub(crate) fn channel_opened(
         &mut self,
-        key: SessionKey,
-        channel: ChannelId,
+        owner: ChannelKey,
         local: SocketAddr,
         remote: Option<SocketAddr>,
     ) {
         let opened = Input::Opened {
-            channel,
+            channel: owner.channel,
             local,
             remote,
         };
-        self.runtime.inbox.push(key, opened);
+        self.runtime.inbox.push(owner.session, opened);
     }
 
     /// Opens a pair of UDP ports for one session. Returns the address of the even port.
     pub(crate) fn open_pair(
         &mut self,
-        key: SessionKey,
-        channel: ChannelId,
+        owner: ChannelKey,
         local: IpAddr,
         sink: Option<SinkId>,
     ) -> Result<SocketAddr, ChannelError> {
-        let Some(slot) = self.sessions.get_mut(key) else {
+        let Some(slot) = self.sessions.get_mut(owner.session) else {
             return Err(ChannelError::Other(0));
         };
         // Traces, and sessions without a sink, need whole datagrams. The ring keeps only the
@@ -59,9 +57,8 @@ impl Worker {
                 .map_err(|error| channel_error(&error))?;
         }
         let request = PairRequest {
-            session: key,
+            owner,
             population: slot.population,
-            channel,
             local,
             sink,
             on_ring: ring.is_some(),
@@ -76,7 +73,7 @@ impl Worker {
             slot.on_ring = true;
             let port = RingPort {
                 sink,
-                session: key,
+                session: owner.session,
                 population: slot.population,
                 mark: None,
                 connected: None,
@@ -89,7 +86,7 @@ impl Worker {
             shared: false,
             peer: None,
         };
-        slot.set_channel(channel, state);
+        slot.set_channel(owner.channel, state);
         Ok(local)
     }
 
@@ -97,55 +94,50 @@ impl Worker {
     /// uses the shared pair that sends to multicast groups with these settings.
     pub(crate) fn open_shared(
         &mut self,
-        key: SessionKey,
-        channel: ChannelId,
+        owner: ChannelKey,
         local: IpAddr,
         outward: Option<MulticastOutput>,
     ) -> Result<SocketAddr, ChannelError> {
-        self.trace_misses(key, "datagrams of a socket that clients share");
+        self.trace_misses(owner.session, "datagrams of a socket that clients share");
         let OpenedPair {
             local,
             media,
             control,
         } = self.pairs.open_shared(&self.runtime, local, outward)?;
-        if let Some(slot) = self.slot(key) {
-            let state = Channel::Pair {
-                media,
-                control,
-                shared: true,
-                peer: None,
-            };
-            slot.set_channel(channel, state);
-        }
+        let state = Channel::Pair {
+            media,
+            control,
+            shared: true,
+            peer: None,
+        };
+        self.sessions.set_channel(owner, state);
         Ok(local)
     }
 
     /// Joins a multicast group, or shares an existing membership. Returns the address of the group.
     pub(crate) fn join_group(
         &mut self,
-        key: SessionKey,
-        channel: ChannelId,
+        owner: ChannelKey,
         open: Open,
     ) -> Result<SocketAddr, ChannelError> {
-        self.trace_misses(key, "datagrams of a multicast group");
-        let Some(slot) = self.sessions.get_mut(key) else {
+        self.trace_misses(owner.session, "datagrams of a multicast group");
+        let Some(slot) = self.sessions.get_mut(owner.session) else {
             return Err(ChannelError::Other(0));
         };
         let (population, runtime) = (slot.population, &self.runtime);
         let buffer = self.pairs.ports().receive_buffer();
         let groups = &mut self.groups;
-        let joined = groups.join(runtime, key, population, channel, open, buffer);
+        let joined = groups.join(runtime, owner, population, open, buffer);
         let (place, address) = joined?;
         slot.in_groups = true;
-        slot.set_channel(channel, Channel::Group(place));
+        slot.set_channel(owner.channel, Channel::Group(place));
         Ok(address)
     }
 
     /// Opens a single socket, connected to `peer` if given. Returns the local address.
     pub(crate) fn open_udp(
         &mut self,
-        key: SessionKey,
-        channel: ChannelId,
+        owner: ChannelKey,
         local: SocketAddr,
         peer: Option<SocketAddr>,
         reading: ReadTiming,
@@ -154,21 +146,20 @@ impl Worker {
         if peer.is_some_and(|peer| !self.targets.permits(peer.ip())) {
             return Err(ChannelError::NotPermitted);
         }
-        self.open_single(key, channel, local, peer, reading, media)
+        self.open_single(owner, local, peer, reading, media)
             .map_err(|error| channel_error(&error))
     }
 
     /// Opens a single socket with a local port, connected to the first reachable address.
     pub(crate) fn open_udp_to(
         &mut self,
-        key: SessionKey,
-        channel: ChannelId,
+        owner: ChannelKey,
         local_port: u16,
         addresses: &[SocketAddr],
         reading: ReadTiming,
         media: Option<SocketMedia>,
     ) {
-        if self.sessions.channel(key, channel).is_none() {
+        if self.sessions.channel(owner).is_none() {
             return;
         }
         let mut failed = ChannelError::NameNotFound;
@@ -179,26 +170,25 @@ impl Worker {
                 SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
             };
             let local = SocketAddr::new(any, local_port);
-            match self.open_single(key, channel, local, Some(peer), reading, media) {
-                Ok(local) => return self.channel_opened(key, channel, local, Some(peer)),
+            match self.open_single(owner, local, Some(peer), reading, media) {
+                Ok(local) => return self.channel_opened(owner, local, Some(peer)),
                 Err(error) => failed = channel_error(&error),
             }
         }
-        self.fail_to_open(key, channel, failed);
+        self.fail_to_open(owner, failed);
     }
 
     /// Opens a single socket. The packet ring receives its media if there is a ring. Returns the
     /// local address.
     fn open_single(
         &mut self,
-        key: SessionKey,
-        channel: ChannelId,
+        owner: ChannelKey,
         local: SocketAddr,
         peer: Option<SocketAddr>,
         reading: ReadTiming,
         media: Option<SocketMedia>,
     ) -> io::Result<SocketAddr> {
-        let slot = self.sessions.get_mut(key);
+        let slot = self.sessions.get_mut(owner.session);
         let slot = slot.ok_or(io::ErrorKind::NotConnected)?;
         // The ring receives only the worker's own ports, and a trace needs whole datagrams.
         let may = local.port() == 0 && slot.trace.is_none();
@@ -210,7 +200,7 @@ impl Worker {
                 slot.on_ring = true;
                 let port = RingPort {
                     sink: media.sink,
-                    session: key,
+                    session: owner.session,
                     population: slot.population,
                     mark: Some(media.filter),
                     connected: peer,
@@ -226,8 +216,7 @@ impl Worker {
         };
         let bound = socket.local_addr()?.port();
         let request = DatagramRequest {
-            session: key,
-            channel,
+            owner,
             socket,
             peer,
             reading,
@@ -251,20 +240,20 @@ impl Worker {
             source: None,
             accepted: None,
         };
-        slot.set_channel(channel, state);
+        slot.set_channel(owner.channel, state);
         Ok(local)
     }
 
     /// Changes the reading mode of a single socket.
-    pub(crate) fn set_reading(&mut self, key: SessionKey, channel: ChannelId, reading: ReadTiming) {
-        let Some(slot) = self.sessions.get_mut(key) else {
+    pub(crate) fn set_reading(&mut self, owner: ChannelKey, reading: ReadTiming) {
+        let Some(slot) = self.sessions.get_mut(owner.session) else {
             return;
         };
         if let Some(Channel::Datagrams {
             place,
             accepted: None,
             ..
-        }) = slot.channel(channel)
+        }) = slot.channel(owner.channel)
         {
             let set = self.datagrams.set_reading(place, reading, &self.runtime);
             slot.has_late_socket |= self.datagrams.is_late(place);
@@ -276,7 +265,7 @@ impl Worker {
 
     /// Sends datagrams of a session from a single UDP socket.
     pub(crate) fn transmit(&mut self, key: SessionKey, transmit: &Transmit, bytes: &[u8]) {
-        let channel = self.sessions.channel(key, transmit.channel);
+        let channel = self.sessions.channel(key.channel(transmit.channel));
         if let Some(Channel::Datagrams {
             place, to, source, ..
         }) = channel
@@ -292,7 +281,11 @@ impl Worker {
         }
     }
 
-    pub(crate) fn name_peer(&mut self, key: SessionKey, channel: ChannelId, peer: Peer) {
+    pub(crate) fn name_peer(&mut self, owner: ChannelKey, peer: Peer) {
+        let ChannelKey {
+            session: key,
+            channel,
+        } = owner;
         if [peer.media, peer.control]
             .iter()
             .any(|to| !self.targets.permits(to.ip()))
@@ -315,7 +308,7 @@ impl Worker {
             }) => (media, control, shared, peer),
             Some(Channel::Group(place)) => {
                 let (groups, source) = (&mut self.groups, peer.media.ip());
-                return groups.begin(place, key, channel, source, &mut self.runtime);
+                return groups.begin(place, owner, source, &mut self.runtime);
             }
             Some(Channel::Datagrams {
                 place,
@@ -343,7 +336,7 @@ impl Worker {
         slot.set_channel(channel, state);
         if shared {
             let pairs = &mut self.pairs;
-            return pairs.route(media, control, key, channel, peer, before);
+            return pairs.route(media, control, owner, peer, before);
         }
         if let Some(port) = self.pairs.name_peer(media, control, peer)
             && let Some(rings) = &mut self.rings
@@ -352,22 +345,23 @@ impl Worker {
         }
     }
 
-    pub(crate) fn close_channel(&mut self, key: SessionKey, channel: ChannelId) {
-        let Some(slot) = self.slot(key) else { return };
-        let Some(state) = slot.channel(channel) else {
+    pub(crate) fn close_channel(&mut self, owner: ChannelKey) {
+        let Some(state) = self.sessions.channel(owner) else {
             return;
         };
-        slot.forget_channel(channel);
-        self.drop_channel(key, channel, state);
+        if let Some(slot) = self.slot(owner.session) {
+            slot.forget_channel(owner.channel);
+        }
+        self.drop_channel(owner, state);
     }
 
     /// Closes the sockets of a channel. A connection whose queue is not empty may linger to send
     /// it.
-    pub(crate) fn drop_channel(&mut self, key: SessionKey, id: ChannelId, channel: Channel) {
+    pub(crate) fn drop_channel(&mut self, owner: ChannelKey, channel: Channel) {
         let runtime = &mut self.runtime;
         match channel {
             Channel::Resolving => {}
-            Channel::Group(place) => self.groups.leave(place, key, id, runtime),
+            Channel::Group(place) => self.groups.leave(place, owner, runtime),
             Channel::Datagrams {
                 place, accepted, ..
             } => {
@@ -394,7 +388,7 @@ impl Worker {
                 peer,
             } => {
                 if let Some(peer) = peer {
-                    self.pairs.leave(media, control, key, peer);
+                    self.pairs.leave(media, control, owner.session, peer);
                 }
             }
         }

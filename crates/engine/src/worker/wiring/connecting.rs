@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use kit::metrics as clients;
 use net::tls::{Fault, TlsLayer};
-use session::{ChannelError, ChannelId, CloseReason, ExchangeEnded, Input, TlsError};
+use session::{ChannelError, CloseReason, ExchangeEnded, Input, TlsError};
 
 use crate::network::resolver::ResolverAnswer;
 use crate::worker::Worker;
 use crate::worker::connections::{ConnectRequest, NotConnected, Party, State, Stream};
 use crate::worker::error_mapping::{channel_error, tls_error};
 use crate::worker::exchanges::around;
-use crate::worker::ids::SessionKey;
+use crate::worker::ids::ChannelKey;
 use crate::worker::name_cache::{HostLookup, PendingLookup, SocketKind};
 use crate::worker::sessions::Channel;
 use crate::worker::timers::Task;
@@ -25,31 +25,29 @@ impl Worker {
     /// Resolves the host, and then opens `wanted` to it. Both together may take `timeout`.
     pub(crate) fn open_by_name(
         &mut self,
-        key: SessionKey,
-        channel: ChannelId,
+        owner: ChannelKey,
         host: String,
         port: u16,
         timeout: Duration,
         wanted: SocketKind,
     ) {
-        let task = Task::Connect {
-            session: key,
-            channel,
-        };
+        let ChannelKey { session, channel } = owner;
         let now = self.runtime.clock.now();
+        let task = Task::Connect { session, channel };
         self.runtime.timers.add(now + timeout, task);
-        let Some(slot) = self.slot(key) else { return };
+        let Some(slot) = self.slot(session) else {
+            return;
+        };
         slot.set_channel(channel, Channel::Resolving);
         let asking = PendingLookup {
-            session: key,
-            channel,
+            owner,
             port,
             wanted,
         };
         match self.names.look_up(host.clone(), asking) {
             HostLookup::Known(addresses) => self.open_to(asking, &host, addresses),
             HostLookup::Asked => {}
-            HostLookup::Refused => self.fail_to_open(key, channel, ChannelError::NameNotFound),
+            HostLookup::Refused => self.fail_to_open(owner, ChannelError::NameNotFound),
         }
     }
 
@@ -61,76 +59,65 @@ impl Worker {
     }
 
     fn open_to(&mut self, asking: PendingLookup, host: &str, addresses: Vec<SocketAddr>) {
-        let (key, channel) = (asking.session, asking.channel);
+        let owner = asking.owner;
         let is_known = !addresses.is_empty();
         let addresses = self.targets.permitted(host, addresses, SocketAddr::ip);
         if is_known && addresses.is_empty() {
-            return self.fail_to_open(key, channel, ChannelError::NotPermitted);
+            return self.fail_to_open(owner, ChannelError::NotPermitted);
         }
         match asking.wanted {
-            SocketKind::Connection => self.connect(key, channel, addresses),
+            SocketKind::Connection => self.connect(owner, addresses),
             SocketKind::Datagrams {
                 local_port,
                 reading,
                 media,
-            } => self.open_udp_to(key, channel, local_port, &addresses, reading, media),
+            } => self.open_udp_to(owner, local_port, &addresses, reading, media),
         }
     }
 
     /// Begins to connect to the first address. The others are tried in turn if it fails. The task
     /// that was added when the session opened the channel limits the total time.
-    pub(crate) fn connect(
-        &mut self,
-        key: SessionKey,
-        channel: ChannelId,
-        mut addresses: Vec<SocketAddr>,
-    ) {
-        if self.sessions.channel(key, channel).is_none() {
+    pub(crate) fn connect(&mut self, owner: ChannelKey, mut addresses: Vec<SocketAddr>) {
+        if self.sessions.channel(owner).is_none() {
             return;
         }
-        let mut layer = match self.layer_of(key, channel) {
+        let mut layer = match self.layer_of(owner) {
             Ok(layer) => layer,
-            Err(error) => return self.fail_to_open(key, channel, error),
+            Err(error) => return self.fail_to_open(owner, error),
         };
         let mut error = ChannelError::NameNotFound;
         while !addresses.is_empty() {
             let to = addresses.remove(0);
-            match self.begin_connection(key, channel, to, addresses.clone(), &mut layer) {
-                Ok(index) => {
-                    if let Some(slot) = self.slot(key) {
-                        slot.set_channel(channel, Channel::Stream(index));
-                    }
-                    return;
-                }
+            match self.begin_connection(owner, to, addresses.clone(), &mut layer) {
+                Ok(index) => return self.sessions.set_channel(owner, Channel::Stream(index)),
                 Err(NotConnected::Other(failed)) => error = channel_error(&failed),
                 Err(NotConnected::NoPorts(failed, text)) => {
-                    let population = self.sessions.population(key);
+                    let population = self.sessions.population(owner.session);
                     self.note("no_ports", population, text);
                     error = channel_error(&failed);
                 }
             }
         }
-        self.fail_to_open(key, channel, error);
+        self.fail_to_open(owner, error);
     }
 
     fn begin_connection(
         &mut self,
-        key: SessionKey,
-        channel: ChannelId,
+        owner: ChannelKey,
         to: SocketAddr,
         others: Vec<SocketAddr>,
         layer: &mut Option<TlsLayer>,
     ) -> Result<usize, NotConnected> {
-        let population = self.sessions.population(key);
+        let slot = self.sessions.get(owner.session);
+        let population = slot.map(|slot| slot.population);
         let media = population.is_none_or(|population| self.populations.has_media(population));
         let watches = media && self.connections.segment_times().is_some();
         let request = ConnectRequest {
-            session: key,
-            channel,
+            owner,
             population,
             media,
             sources: population.map_or(&[][..], |index| self.populations.sources(index)),
-            tracer: self.sessions.get(key).and_then(|slot| slot.trace.as_ref()),
+            tracer: slot.and_then(|slot| slot.trace.as_ref()),
             on_ring: watches
                 && self.rings.as_mut().is_none_or(|rings| {
                     rings.ensure_open(to.ip(), &self.runtime.readiness).is_ok()
@@ -142,15 +129,11 @@ impl Worker {
 
     /// Returns the TLS layer for a channel that is about to connect, or `None` if it does not use
     /// TLS.
-    pub(crate) fn layer_of(
-        &mut self,
-        key: SessionKey,
-        channel: ChannelId,
-    ) -> Result<Option<TlsLayer>, ChannelError> {
-        let Some(slot) = self.slot(key) else {
+    pub(crate) fn layer_of(&mut self, owner: ChannelKey) -> Result<Option<TlsLayer>, ChannelError> {
+        let Some(slot) = self.slot(owner.session) else {
             return Ok(None);
         };
-        let Some(name) = slot.tls_name(channel) else {
+        let Some(name) = slot.tls_name(owner.channel) else {
             return Ok(None);
         };
         let population = slot.population;
@@ -164,27 +147,24 @@ impl Worker {
         })
     }
 
-    pub(crate) fn connect_unix(&mut self, key: SessionKey, channel: ChannelId, path: &Path) {
-        let connections = &mut self.connections;
-        match connections.connect_unix(&self.runtime, key, channel, path) {
+    pub(crate) fn connect_unix(&mut self, owner: ChannelKey, path: &Path) {
+        match self.connections.connect_unix(&self.runtime, owner, path) {
             Ok(index) => {
-                if let Some(slot) = self.slot(key) {
-                    slot.set_channel(channel, Channel::Stream(index));
-                }
-                self.channel_opened(key, channel, NOWHERE, None);
+                self.sessions.set_channel(owner, Channel::Stream(index));
+                self.channel_opened(owner, NOWHERE, None);
             }
-            Err(error) => self.fail_to_open(key, channel, channel_error(&error)),
+            Err(error) => self.fail_to_open(owner, channel_error(&error)),
         }
     }
 
-    pub(crate) fn give_up_connecting(&mut self, key: SessionKey, channel: ChannelId) {
-        let error = match self.sessions.channel(key, channel) {
+    pub(crate) fn give_up_connecting(&mut self, owner: ChannelKey) {
+        let error = match self.sessions.channel(owner) {
             Some(Channel::Resolving) => Some(ChannelError::TimedOut),
             Some(Channel::Stream(index)) => self.connections.give_up_connecting(index),
             _ => None,
         };
         if let Some(error) = error {
-            self.fail_to_open(key, channel, error);
+            self.fail_to_open(owner, error);
         }
     }
 
@@ -194,17 +174,13 @@ impl Worker {
         }
     }
 
-    pub(crate) fn fail_to_open(
-        &mut self,
-        key: SessionKey,
-        channel: ChannelId,
-        error: ChannelError,
-    ) {
+    pub(crate) fn fail_to_open(&mut self, owner: ChannelKey, error: ChannelError) {
         self.count_refused(error);
-        if let Some(slot) = self.slot(key) {
+        let ChannelKey { session, channel } = owner;
+        if let Some(slot) = self.slot(session) {
             slot.forget_channel(channel);
             let failed = Input::OpenFailed { channel, error };
-            self.runtime.inbox.push(key, failed);
+            self.runtime.inbox.push(session, failed);
         }
     }
 
@@ -221,8 +197,8 @@ impl Worker {
 
     /// Removes a connection that failed or was closed by the peer.
     pub(crate) fn lose_stream(&mut self, index: usize, reason: CloseReason) {
-        let state = self.connections.get(index).map(|stream| &stream.state);
-        if matches!(state, Some(State::Exchange { .. })) {
+        let stream = self.connections.get(index);
+        if stream.and_then(Stream::exchange).is_some() {
             let ended = ExchangeEnded::Closed(reason);
             self.exchanges.end(around!(self), index, ended);
             return self.deliver_ended_exchanges();
@@ -232,14 +208,8 @@ impl Worker {
         };
         match stream.state {
             State::TlsHandshake { party, .. } => self.lost_in_handshake(&stream, party),
-            State::Open { session, channel } => {
-                self.connection_ended(session, channel, reason);
-            }
-            State::Connecting {
-                session, channel, ..
-            } => {
-                self.fail_to_open(session, channel, ChannelError::Refused);
-            }
+            State::Open(owner) => self.connection_ended(owner, reason),
+            State::Connecting { owner, .. } => self.fail_to_open(owner, ChannelError::Refused),
             State::Exchange { .. } | State::Closing { .. } => {}
         }
     }
@@ -247,8 +217,8 @@ impl Worker {
     /// Handles the end of a connection during its TLS handshake.
     fn lost_in_handshake(&mut self, stream: &Stream, party: Party) {
         match party {
-            Party::Client { session, channel } => {
-                self.fail_to_open(session, channel, ChannelError::Tls(TlsError::Closed));
+            Party::Client(owner) => {
+                self.fail_to_open(owner, ChannelError::Tls(TlsError::Closed));
             }
             Party::Server { .. } => {
                 self.note_handshake(stream.socket.peer_addr().ok(), &TlsError::Closed);
@@ -263,21 +233,21 @@ impl Worker {
         };
         let error = tls_error(fault.reason);
         let remote = stream.socket.peer_addr().ok();
-        let key = match stream.state {
+        let owner = match stream.state {
             State::TlsHandshake {
-                party: Party::Client { session, channel },
+                party: Party::Client(owner),
                 ..
             } => {
-                self.fail_to_open(session, channel, ChannelError::Tls(error));
-                session
+                self.fail_to_open(owner, ChannelError::Tls(error));
+                owner
             }
-            State::Open { session, channel } => {
-                self.connection_ended(session, channel, CloseReason::Tls(error));
-                session
+            State::Open(owner) => {
+                self.connection_ended(owner, CloseReason::Tls(error));
+                owner
             }
             _ => return self.note_handshake(remote, fault),
         };
-        let subject = self.slot(key).map(|slot| slot.population);
+        let subject = self.sessions.population(owner.session);
         let to = remote.map_or_else(String::new, |remote| format!("{remote}: "));
         self.note("tls_failed", subject, format!("{to}{fault}"));
     }
@@ -293,9 +263,9 @@ impl Worker {
         let Some(stream) = self.connections.get(index) else {
             return;
         };
-        if let State::Open { session, .. } = stream.state
+        if let State::Open(owner) = stream.state
             && stream.tls.is_some()
-            && let Some(population) = self.sessions.population(session)
+            && let Some(population) = self.sessions.population(owner.session)
         {
             let recorder = self.populations.recorder(population);
             recorder.add(clients::TLS_CUT_OFF, 1);

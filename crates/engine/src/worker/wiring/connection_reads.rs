@@ -5,15 +5,15 @@ use std::time::Duration;
 use kit::metrics as clients;
 use measure::{ArrivalRun, Time};
 use mio::event::Event;
-use session::{ChannelId, CloseReason, Input};
+use session::{CloseReason, Input};
 
 use crate::worker::Worker;
 use crate::worker::connections::{
-    Attempt, Decrypted, FastCheck, Flushed, Party, ReadyAction, State, Step, WantedRead,
+    Attempt, Decrypted, FastCheck, Flushed, Party, ReadyAction, State, Step, Stream, WantedRead,
 };
 use crate::worker::error_mapping::channel_error;
 use crate::worker::exchanges::around;
-use crate::worker::ids::{ACCEPTED, SessionKey, SocketId};
+use crate::worker::ids::{ACCEPTED, ChannelKey, SessionKey, SocketId};
 use crate::worker::listeners::Accepting;
 use crate::worker::sessions::Channel;
 use crate::worker::timers::Task;
@@ -113,21 +113,20 @@ impl Worker {
         let number = self.runtime.coming_serial();
         let session = self.listeners.session(acceptor, number);
         let key = self.add_session(session, acceptor, None);
-        let ends = self.connections.give_to(index, key, ACCEPTED);
-        if let Some(slot) = self.slot(key) {
-            slot.set_channel(ACCEPTED, Channel::Stream(index));
-        }
+        let owner = key.channel(ACCEPTED);
+        let ends = self.connections.give_to(index, owner);
+        self.sessions.set_channel(owner, Channel::Stream(index));
         let now = self.runtime.clock.now();
         self.deliver(key, Input::Start { due: now });
         match ends {
-            Some((local, remote)) => self.deliver(
-                key,
-                Input::Opened {
+            Some((local, remote)) => {
+                let opened = Input::Opened {
                     channel: ACCEPTED,
                     local,
                     remote: Some(remote),
-                },
-            ),
+                };
+                self.deliver(key, opened);
+            }
             // Reset meanwhile.
             None => self.lose_stream(index, CloseReason::Reset),
         }
@@ -139,48 +138,38 @@ impl Worker {
         match self.connections.finish_connecting(index, now) {
             Attempt::Waits => {}
             Attempt::Open {
-                session,
-                channel,
+                owner,
                 local,
                 remote,
             } => {
-                self.channel_opened(session, channel, local, Some(remote));
+                self.channel_opened(owner, local, Some(remote));
                 // Sends what was queued before: the socket reports writability only this once.
                 self.writable(index);
             }
             Attempt::Securing { begun: true } => self.writable(index),
             Attempt::Securing { begun: false } => self.lose_stream(index, CloseReason::Reset),
             Attempt::Failed {
-                session,
-                channel,
+                owner,
                 error,
                 others,
-            } if others.is_empty() => {
-                self.fail_to_open(session, channel, channel_error(&error));
-            }
-            Attempt::Failed {
-                session,
-                channel,
-                others,
-                ..
-            } => self.connect(session, channel, others),
+            } => match others.is_empty() {
+                true => self.fail_to_open(owner, channel_error(&error)),
+                false => self.connect(owner, others),
+            },
         }
     }
 
     /// Reads a connection after a readiness event.
     fn read_connection(&mut self, index: usize) {
-        let exchange = match self.connections.get(index).map(|stream| &stream.state) {
-            Some(State::Exchange { exchange }) => Some(*exchange),
-            _ => None,
-        };
-        if let Some(exchange) = exchange {
+        let stream = self.connections.get(index);
+        if let Some(exchange) = stream.and_then(Stream::exchange) {
             self.exchanges.read(around!(self), index, exchange);
             return self.deliver_ended_exchanges();
         }
         let wanted = match self.connections.on_readable(index, &mut self.runtime) {
             ReadyAction::Read(wanted) => wanted,
-            ReadyAction::Ending { session, channel } => {
-                if self.end_waits(index, session, channel) {
+            ReadyAction::Ending(owner) => {
+                if self.end_waits(index, owner) {
                     return;
                 }
                 self.connections.read_at_once(index);
@@ -196,13 +185,8 @@ impl Worker {
         };
         loop {
             let goes_on = match self.connections.read_once(&mut reading, &mut self.runtime) {
-                Step::Bytes {
-                    session,
-                    channel,
-                    at,
-                } => {
-                    let (bytes, runs) = (reading.bytes(), reading.runs());
-                    self.bytes_arrived(session, channel, bytes, at, runs);
+                Step::Bytes { to, at } => {
+                    self.bytes_arrived(to, reading.bytes(), at, reading.runs());
                     true
                 }
                 Step::Sealed => self.open_sealed(index, reading.bytes(), reading.runs()),
@@ -251,9 +235,9 @@ impl Worker {
 
     /// Reads the rest of a periodically read connection that has ended, once it need not wait any
     /// longer.
-    pub(crate) fn read_to_end(&mut self, index: usize, key: SessionKey, of: ChannelId) {
+    pub(crate) fn read_to_end(&mut self, index: usize, owner: ChannelKey) {
         // Its session may have closed it meanwhile, and the index may belong to another connection.
-        if self.connections.is_of(index, key, of) {
+        if self.connections.is_of(index, owner) {
             self.connections.read_at_once(index);
             self.read_stream(index, WantedRead::All);
         }
@@ -327,11 +311,11 @@ impl Worker {
         let Some(slot) = self.sessions.get(key) else {
             return;
         };
-        let index = slot.channels.iter().find_map(|(_, channel)| match channel {
-            Channel::Stream(index) => Some(*index),
+        let stream = |&(_, channel): &(_, Channel)| match channel {
+            Channel::Stream(index) => Some(index),
             _ => None,
-        });
-        if let Some(index) = index {
+        };
+        if let Some(index) = slot.channels.iter().find_map(stream) {
             let wanted = self.connections.known(index);
             self.read_known(index, wanted);
         }
@@ -389,7 +373,7 @@ impl Worker {
         };
         // Its session may have handed it over immediately, and a message may have arrived with the
         // end of the handshake.
-        if let State::Exchange { exchange } = stream.state {
+        if let Some(exchange) = stream.exchange() {
             let at = plain_runs.last().map_or(self.runtime.turn, |run| run.at);
             let worker = around!(self);
             let on = self
@@ -398,7 +382,7 @@ impl Worker {
             self.deliver_ended_exchanges();
             return on;
         }
-        let State::Open { session, channel } = stream.state else {
+        let State::Open(owner) = stream.state else {
             // The peer closed the connection during its handshake.
             if sent && ended {
                 self.lose_stream(index, CloseReason::End);
@@ -406,7 +390,7 @@ impl Worker {
             return sent && !ended;
         };
         if let Some(last) = plain_runs.last() {
-            self.bytes_arrived(session, channel, plain, last.at, plain_runs);
+            self.bytes_arrived(owner, plain, last.at, plain_runs);
             self.deliver_pending();
         }
         let reason = match (ended, sent) {
@@ -415,7 +399,7 @@ impl Worker {
             (false, true) => return true,
         };
         // Its session may have closed it, and the index may belong to another connection.
-        if self.connections.is_of(index, session, channel) {
+        if self.connections.is_of(index, owner) {
             self.lose_stream(index, reason);
         }
         false
@@ -430,14 +414,14 @@ impl Worker {
             return;
         };
         match party {
-            Party::Client { session, channel } => {
+            Party::Client(owner) => {
                 let ends = (stream.socket.local_addr(), stream.socket.peer_addr());
                 let (Ok(local), Ok(remote)) = ends else {
                     return self.lose_stream(index, CloseReason::Reset);
                 };
-                stream.state = State::Open { session, channel };
-                self.channel_opened(session, channel, local, Some(remote));
-                if let Some(population) = self.sessions.population(session) {
+                stream.state = State::Open(owner);
+                self.channel_opened(owner, local, Some(remote));
+                if let Some(population) = self.sessions.population(owner.session) {
                     let took = at.since(since).as_nanos() as u64;
                     let recorder = self.populations.recorder(population);
                     recorder.record(clients::TLS_HANDSHAKE_DELAY, took);

@@ -5,12 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use kit::metrics as clients;
 use measure::Time;
 use net::batch::{ReceiveBatch, ReceivedDatagram};
-use session::{ChannelId, CloseReason, Datagram, Input, PeerId, Port, Session};
+use session::{CloseReason, Datagram, Input, PeerId, Port, Session};
 
 use crate::worker::Worker;
 use crate::worker::batched_reads::ReadTotals;
 use crate::worker::datagrams::{Owner, Routed};
-use crate::worker::ids::{ACCEPTED, SessionKey, SocketId};
+use crate::worker::ids::{ACCEPTED, ChannelKey, SessionKey, SocketId};
 use crate::worker::media_counter::counting;
 use crate::worker::pairs::Disposition;
 use crate::worker::receiving::{BatchUse, ReceiveOutcome};
@@ -87,11 +87,11 @@ impl Worker {
                 more
             }
             ReceiveOutcome::Nothing => false,
-            ReceiveOutcome::NobodyThere(key, channel) => {
-                self.close_channel(key, channel);
-                let reason = CloseReason::Reset;
+            ReceiveOutcome::NobodyThere(owner) => {
+                self.close_channel(owner);
+                let (channel, reason) = (owner.channel, CloseReason::Reset);
                 let closed = Input::Closed { channel, reason };
-                self.runtime.inbox.push(key, closed);
+                self.runtime.inbox.push(owner.session, closed);
                 false
             }
             ReceiveOutcome::Error(_) => true,
@@ -139,9 +139,7 @@ impl Worker {
                         slot.in_batches = true;
                     }
                 }
-                Disposition::For(key, channel, port) => {
-                    self.datagram_arrived(key, channel, port, &datagram);
-                }
+                Disposition::For(owner, port) => self.datagram_arrived(owner, port, &datagram),
             }
         }
     }
@@ -231,8 +229,7 @@ impl Worker {
         for datagram in batch.datagrams(&clock) {
             for hearer in &hearers {
                 if hearer.takes(&datagram, &mut self.runtime) {
-                    let (key, channel) = (hearer.session, hearer.channel);
-                    self.datagram_arrived(key, channel, Port::Media, &datagram);
+                    self.datagram_arrived(hearer.owner(), Port::Media, &datagram);
                 }
             }
         }
@@ -245,8 +242,8 @@ impl Worker {
             worker.receive(id, BatchUse::Polled, |worker, batch| {
                 let clock = worker.runtime.clock.same_start();
                 for datagram in batch.datagrams(&clock) {
-                    for (key, channel) in worker.groups.hearers_of_control(end, &datagram) {
-                        worker.datagram_arrived(key, channel, Port::Control, &datagram);
+                    for owner in worker.groups.hearers_of_control(end, &datagram) {
+                        worker.datagram_arrived(owner, Port::Control, &datagram);
                     }
                 }
             })
@@ -319,7 +316,7 @@ impl Worker {
         self.receive(id, BatchUse::Single, |worker, batch| {
             match worker.datagrams.owner(place) {
                 Some(Owner::Session(key, channel)) => {
-                    worker.deliver_to_session(place, key, channel, batch);
+                    worker.deliver_to_session(place, key.channel(channel), batch);
                 }
                 Some(Owner::Endpoint(index)) => worker.deliver_to_endpoint(index, batch),
                 None => {}
@@ -328,13 +325,8 @@ impl Worker {
     }
 
     /// Delivers datagrams of a session's own socket together, and counts its media in the sink.
-    fn deliver_to_session(
-        &mut self,
-        place: usize,
-        key: SessionKey,
-        channel: ChannelId,
-        batch: &ReceiveBatch,
-    ) {
+    fn deliver_to_session(&mut self, place: usize, owner: ChannelKey, batch: &ReceiveBatch) {
+        let key = owner.session;
         let clock = self.runtime.clock.same_start();
         let peer = self.datagrams.peer(place);
         let media = self.datagrams.media(place);
@@ -359,14 +351,14 @@ impl Worker {
                 continue;
             }
             if count == TOGETHER {
-                self.hear_datagrams(key, channel, &together);
+                self.hear_datagrams(owner, &together);
                 count = 0;
             }
             together[count] = datagram_of(&came);
             count += 1;
         }
         if count > 0 {
-            self.hear_datagrams(key, channel, &together[..count]);
+            self.hear_datagrams(owner, &together[..count]);
         }
     }
 
@@ -385,14 +377,14 @@ impl Worker {
                 Routed::Nobody => None,
             };
             if let Some(key) = key {
-                self.hear_datagrams(key, ACCEPTED, &[datagram]);
+                self.hear_datagrams(key.channel(ACCEPTED), &[datagram]);
             }
         }
     }
 
-    fn hear_datagrams(&mut self, key: SessionKey, channel: ChannelId, datagrams: &[Datagram<'_>]) {
-        if self.sessions.channel(key, channel).is_some() {
-            self.datagrams_arrived(key, channel, datagrams);
+    fn hear_datagrams(&mut self, owner: ChannelKey, datagrams: &[Datagram<'_>]) {
+        if self.sessions.channel(owner).is_some() {
+            self.datagrams_arrived(owner, datagrams);
         }
     }
 
@@ -410,15 +402,13 @@ impl Worker {
         if let Some(ip) = sent_to {
             local.set_ip(ip);
         }
-        if let Some(slot) = self.slot(key) {
-            let state = Channel::Datagrams {
-                place,
-                to: Some(from),
-                source: sent_to,
-                accepted: Some(peer),
-            };
-            slot.set_channel(ACCEPTED, state);
-        }
+        let state = Channel::Datagrams {
+            place,
+            to: Some(from),
+            source: sent_to,
+            accepted: Some(peer),
+        };
+        self.sessions.set_channel(key.channel(ACCEPTED), state);
         let now = self.runtime.clock.now();
         self.deliver(key, Input::Start { due: now });
         let opened = Input::Opened {

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use measure::{ArrivalRun, Time, tester};
-use session::{ChannelId, CloseReason, Datagram, Input, Port};
+use session::{CloseReason, Datagram, Input, Port};
 
 use crate::worker::Worker;
 use crate::worker::connections::SegmentTimes;
 use crate::worker::deferred::{Deferred, RingMark};
-use crate::worker::ids::SessionKey;
+use crate::worker::ids::{ChannelKey, SessionKey};
 use crate::worker::media_counter::counting;
 use crate::worker::sessions::Channel;
 
@@ -100,8 +100,7 @@ impl Worker {
     fn deliver_deferred(&mut self, waiting: Deferred) {
         match waiting {
             Deferred::Bytes {
-                session,
-                channel,
+                to: ChannelKey { session, channel },
                 bytes,
                 at,
                 runs,
@@ -116,8 +115,7 @@ impl Worker {
                 self.deliver(session, input);
             }
             Deferred::Datagram {
-                session,
-                channel,
+                to: ChannelKey { session, channel },
                 port,
                 from,
                 bytes,
@@ -140,19 +138,12 @@ impl Worker {
                 };
                 self.deliver(session, input);
             }
-            Deferred::Closed {
-                session,
-                channel,
-                reason,
-            } => {
+            Deferred::Closed { owner, reason } => {
+                let channel = owner.channel;
                 let closed = Input::Closed { channel, reason };
-                self.runtime.inbox.push(session, closed);
+                self.runtime.inbox.push(owner.session, closed);
             }
-            Deferred::End {
-                place,
-                session,
-                channel,
-            } => self.read_to_end(place, session, channel),
+            Deferred::End { place, owner } => self.read_to_end(place, owner),
             Deferred::Port { place, arrived } => self.give_port_back(place, arrived),
             Deferred::SinglePort { port, arrived } => {
                 self.pairs.release(port);
@@ -163,20 +154,10 @@ impl Worker {
 
     /// Handles the end of a periodically read connection. Returns `true` if the end is deferred
     /// until the ring has delivered everything before it.
-    pub(crate) fn end_waits(
-        &mut self,
-        place: usize,
-        session: SessionKey,
-        channel: ChannelId,
-    ) -> bool {
+    pub(crate) fn end_waits(&mut self, place: usize, owner: ChannelKey) -> bool {
         let mark = self.mark();
         if let Some(mark) = mark {
-            let end = Deferred::End {
-                place,
-                session,
-                channel,
-            };
-            self.defer(mark, end);
+            self.defer(mark, Deferred::End { place, owner });
         }
         mark.is_some()
     }
@@ -218,12 +199,12 @@ impl Worker {
     #[inline]
     pub(crate) fn bytes_arrived(
         &mut self,
-        session: SessionKey,
-        channel: ChannelId,
+        to: ChannelKey,
         bytes: &[u8],
         at: Time,
         runs: &[ArrivalRun],
     ) {
+        let ChannelKey { session, channel } = to;
         // Inputs that begin a stream are not deferred.
         let started = self.slot(session).is_some_and(|slot| slot.has_media());
         let mark = started.then(|| self.deferral_mark(session)).flatten();
@@ -239,8 +220,7 @@ impl Worker {
             }
             Some(mark) => {
                 let waiting = Deferred::Bytes {
-                    session,
-                    channel,
+                    to,
                     bytes: bytes.to_vec(),
                     at,
                     runs: runs.to_vec(),
@@ -253,11 +233,11 @@ impl Worker {
     /// Delivers or defers a datagram that no sink counts.
     pub(crate) fn datagram_arrived(
         &mut self,
-        session: SessionKey,
-        channel: ChannelId,
+        to: ChannelKey,
         port: Port,
         datagram: &net::batch::ReceivedDatagram<'_>,
     ) {
+        let ChannelKey { session, channel } = to;
         let (from, bytes, at) = (datagram.from, datagram.bytes, datagram.at);
         let Some(mark) = self.deferral_mark(session) else {
             let input = Input::Datagram {
@@ -270,8 +250,7 @@ impl Worker {
             return self.deliver(session, input);
         };
         let waiting = Deferred::Datagram {
-            session,
-            channel,
+            to,
             port: Some(port),
             from,
             bytes: bytes.to_vec(),
@@ -284,12 +263,8 @@ impl Worker {
     /// once media has begun, so that the start of a stream is not delayed. They are not deferred
     /// either if the ring does not receive the socket's media: such a session sends, and requests
     /// for its data must be answered immediately.
-    pub(crate) fn datagrams_arrived(
-        &mut self,
-        session: SessionKey,
-        channel: ChannelId,
-        datagrams: &[Datagram<'_>],
-    ) {
+    pub(crate) fn datagrams_arrived(&mut self, to: ChannelKey, datagrams: &[Datagram<'_>]) {
+        let ChannelKey { session, channel } = to;
         let slot = self.sessions.get(session);
         let waits = slot.filter(|slot| slot.has_media()).is_some_and(|slot| {
             let Some(Channel::Datagrams { place, .. }) = slot.channel(channel) else {
@@ -302,8 +277,7 @@ impl Worker {
         };
         for datagram in datagrams {
             let waiting = Deferred::Datagram {
-                session,
-                channel,
+                to,
                 port: None,
                 from: datagram.from,
                 bytes: datagram.bytes.to_vec(),
@@ -314,22 +288,12 @@ impl Worker {
     }
 
     /// Delivers or defers the end of a connection. Its channel is forgotten at once.
-    pub(crate) fn connection_ended(
-        &mut self,
-        session: SessionKey,
-        channel: ChannelId,
-        reason: CloseReason,
-    ) {
-        if let Some(slot) = self.slot(session) {
-            slot.forget_channel(channel);
+    pub(crate) fn connection_ended(&mut self, owner: ChannelKey, reason: CloseReason) {
+        if let Some(slot) = self.slot(owner.session) {
+            slot.forget_channel(owner.channel);
         }
-        let mark = self.deferral_mark(session);
-        let closed = Deferred::Closed {
-            session,
-            channel,
-            reason,
-        };
-        self.deliver_or_defer(mark, closed);
+        let mark = self.deferral_mark(owner.session);
+        self.deliver_or_defer(mark, Deferred::Closed { owner, reason });
     }
 
     /// Releases a media port whose media the ring receives, after all its datagrams are counted.

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use measure::{Time, tester};
 use net::batch::Address;
 use session::exchange::Exchange;
-use session::{ChannelId, CloseReason, FlowId, Input, Note, Open, Outcome, Output, Port};
+use session::{CloseReason, FlowId, Input, Note, Open, Outcome, Output, Port};
 
 use crate::messages::WorkerReport;
 use crate::worker::Worker;
-use crate::worker::connections::Queued;
+use crate::worker::connections::{Queued, Stream};
 use crate::worker::exchanges::around;
-use crate::worker::ids::{FlowSender, SessionKey, SocketId};
+use crate::worker::ids::{ChannelKey, FlowSender, SessionKey, SocketId};
 use crate::worker::name_cache::SocketKind;
 use crate::worker::pacer::{FlowOwner, PacerEvents};
 use crate::worker::pairs::MulticastOutput;
@@ -23,44 +23,39 @@ use crate::worker::topics::TOPICS_MAX;
 impl Worker {
     pub(crate) fn carry_out(&mut self, key: SessionKey, output: Output) {
         match output {
-            Output::Open { channel, open } => self.open(key, channel, open),
+            Output::Open { channel, open } => self.open(key.channel(channel), open),
             Output::Send {
                 channel,
                 port,
                 bytes,
-            } => self.send(key, channel, port, &bytes),
+            } => self.send(key.channel(channel), port, &bytes),
             Output::Peer {
                 channel,
                 media,
                 control,
-            } => {
-                self.name_peer(key, channel, Peer { media, control });
-            }
-            Output::Close { channel } => self.close_channel(key, channel),
-            Output::Acknowledge {
-                channel,
-                delay: acks,
-            } => {
-                if let Some(Channel::Stream(place)) = self.sessions.channel(key, channel)
-                    && let Some(stream) = self.connections.get_mut(place)
-                {
-                    stream.acknowledge(acks);
+            } => self.name_peer(key.channel(channel), Peer { media, control }),
+            Output::Close { channel } => self.close_channel(key.channel(channel)),
+            Output::Acknowledge { channel, delay } => {
+                if let Some(stream) = self.stream(key.channel(channel)) {
+                    stream.acknowledge(delay);
                 }
             }
             Output::Expect { channel, bytes } => {
-                if let Some(Channel::Stream(place)) = self.sessions.channel(key, channel)
-                    && let Some(stream) = self.connections.get_mut(place)
-                {
+                if let Some(stream) = self.stream(key.channel(channel)) {
                     stream.expect(bytes);
                 }
             }
-            Output::SetReadTiming { channel, reading } => self.set_reading(key, channel, reading),
-            Output::StartFlow { flow, channel } => self.start_flow(key, flow, channel),
+            Output::SetReadTiming { channel, reading } => {
+                self.set_reading(key.channel(channel), reading);
+            }
+            Output::StartFlow { flow, channel } => self.start_flow(key.channel(channel), flow),
             Output::StopFlow { flow } => {
                 self.stop_flow(key, |&(id, _)| id == flow);
             }
-            Output::Exchange { channel, exchange } => self.begin_exchange(key, channel, exchange),
-            Output::FinishExchange { channel } => self.finish_exchange(key, channel),
+            Output::Exchange { channel, exchange } => {
+                self.begin_exchange(key.channel(channel), exchange);
+            }
+            Output::FinishExchange { channel } => self.finish_exchange(key.channel(channel)),
             Output::Subscribe { topic } => self.listen_to(key, topic.into()),
             Output::Publish { topic, message } => {
                 let topic: Arc<str> = topic.into();
@@ -73,7 +68,7 @@ impl Worker {
             // Executed by the caller, which has the bytes.
             Output::Transmit(_) => {}
             Output::Playing { at } => {
-                let population = self.slot(key).map(|slot| slot.population);
+                let population = self.sessions.population(key);
                 let Some(Client {
                     first_media: first @ None,
                     ..
@@ -102,7 +97,7 @@ impl Worker {
                 }
             }
             Output::Note(Note { kind, text }) => {
-                let population = self.slot(key).map(|slot| slot.population);
+                let population = self.sessions.population(key);
                 self.note(kind, population, text);
             }
             Output::Record(record) => self.links.report(WorkerReport::Record(record)),
@@ -114,7 +109,12 @@ impl Worker {
         self.slot(key)?.client.as_mut()
     }
 
-    fn open(&mut self, key: SessionKey, channel: ChannelId, open: Open) {
+    /// The connection of a channel.
+    fn stream(&mut self, owner: ChannelKey) -> Option<&mut Stream> {
+        self.connections.get_mut(self.sessions.stream(owner)?)
+    }
+
+    fn open(&mut self, owner: ChannelKey, open: Open) {
         let wanted = SocketKind::Connection;
         let mut remote = None;
         let opened = match open {
@@ -123,7 +123,7 @@ impl Worker {
                 port,
                 timeout,
             } => {
-                return self.open_by_name(key, channel, host, port, timeout, wanted);
+                return self.open_by_name(owner, host, port, timeout, wanted);
             }
             Open::Tls {
                 host,
@@ -135,22 +135,22 @@ impl Worker {
                     Some(name) => name.into(),
                     None => host.trim_matches(['[', ']']).into(),
                 };
-                if let Some(slot) = self.slot(key) {
-                    slot.tls_names.push((channel, name));
+                if let Some(slot) = self.slot(owner.session) {
+                    slot.tls_names.push((owner.channel, name));
                 }
-                return self.open_by_name(key, channel, host, port, timeout, wanted);
+                return self.open_by_name(owner, host, port, timeout, wanted);
             }
-            Open::Unix { path } => return self.connect_unix(key, channel, &path),
+            Open::Unix { path } => return self.connect_unix(owner, &path),
             Open::UdpPair {
                 local,
                 sink,
                 shared: false,
-            } => self.open_pair(key, channel, local, sink),
+            } => self.open_pair(owner, local, sink),
             Open::UdpPair {
                 local,
                 shared: true,
                 ..
-            } => self.open_shared(key, channel, local, None),
+            } => self.open_shared(owner, local, None),
             Open::Udp {
                 local,
                 peer,
@@ -158,7 +158,7 @@ impl Worker {
                 media,
             } => {
                 remote = peer;
-                self.open_udp(key, channel, local, peer, reading, media)
+                self.open_udp(owner, local, peer, reading, media)
             }
             Open::UdpToHost {
                 host,
@@ -173,7 +173,7 @@ impl Worker {
                     reading,
                     media,
                 };
-                return self.open_by_name(key, channel, host, port, timeout, wanted);
+                return self.open_by_name(owner, host, port, timeout, wanted);
             }
             Open::MulticastSender {
                 local,
@@ -181,22 +181,23 @@ impl Worker {
                 ttl,
             } => {
                 let outward = MulticastOutput { ttl, interface };
-                self.open_shared(key, channel, local, Some(outward))
+                self.open_shared(owner, local, Some(outward))
             }
-            Open::Multicast { .. } => self.join_group(key, channel, open),
+            Open::Multicast { .. } => self.join_group(owner, open),
         };
         match opened {
-            Ok(local) => self.channel_opened(key, channel, local, remote),
+            Ok(local) => self.channel_opened(owner, local, remote),
             Err(error) => {
                 self.count_refused(error);
+                let channel = owner.channel;
                 let failed = Input::OpenFailed { channel, error };
-                self.runtime.inbox.push(key, failed);
+                self.runtime.inbox.push(owner.session, failed);
             }
         }
     }
 
-    fn send(&mut self, key: SessionKey, channel: ChannelId, port: Port, bytes: &[u8]) {
-        let Some(state) = self.sessions.channel(key, channel) else {
+    fn send(&mut self, owner: ChannelKey, port: Port, bytes: &[u8]) {
+        let Some(state) = self.sessions.channel(owner) else {
             return;
         };
         let sent = match state {
@@ -223,7 +224,7 @@ impl Worker {
             }
             Channel::Group(place) => {
                 let clock = &self.runtime.clock;
-                self.groups.send(place, key, port, bytes, clock)
+                self.groups.send(place, owner.session, port, bytes, clock)
             }
             // Single sockets send by `Output::Transmit`.
             Channel::Datagrams { .. } => true,
@@ -234,20 +235,19 @@ impl Worker {
     }
 
     /// Takes over a connection for an exchange.
-    fn begin_exchange(&mut self, key: SessionKey, channel: ChannelId, exchange: Box<dyn Exchange>) {
-        if let Some(slot) = self.sessions.get(key)
-            && let Some(Channel::Stream(place)) = slot.channel(channel)
+    fn begin_exchange(&mut self, owner: ChannelKey, exchange: Box<dyn Exchange>) {
+        if let Some(population) = self.sessions.population(owner.session)
+            && let Some(place) = self.sessions.stream(owner)
         {
-            let (population, worker) = (slot.population, around!(self));
             self.exchanges
-                .begin(worker, key, population, channel, place, exchange);
+                .begin(around!(self), owner, population, place, exchange);
             self.deliver_ended_exchanges();
         }
     }
 
     /// Plans no more messages on a handed-over connection.
-    fn finish_exchange(&mut self, key: SessionKey, channel: ChannelId) {
-        if let Some(Channel::Stream(place)) = self.sessions.channel(key, channel) {
+    fn finish_exchange(&mut self, owner: ChannelKey) {
+        if let Some(place) = self.sessions.stream(owner) {
             self.exchanges.finish_early(around!(self), place);
             self.deliver_ended_exchanges();
         }
@@ -255,14 +255,12 @@ impl Worker {
 
     /// Notifies sessions of the end of handed-over connections.
     pub(crate) fn deliver_ended_exchanges(&mut self) {
-        while let Some((key, channel, how)) = self.exchanges.next_ended() {
-            if let Some(slot) = self.slot(key) {
+        while let Some((owner, reason)) = self.exchanges.next_ended() {
+            let channel = owner.channel;
+            if let Some(slot) = self.slot(owner.session) {
                 slot.forget_channel(channel);
-                let exchanged = Input::ExchangeEnded {
-                    channel,
-                    reason: how,
-                };
-                self.runtime.inbox.push(key, exchanged);
+                let ended = Input::ExchangeEnded { channel, reason };
+                self.runtime.inbox.push(owner.session, ended);
             }
         }
     }
@@ -322,7 +320,7 @@ impl Worker {
             self.sending.release(&mut self.flows, flow, sent_by);
         }
         for &(id, channel) in &slot.channels {
-            self.drop_channel(key, id, channel);
+            self.drop_channel(key.channel(id), channel);
         }
         self.topics.unsubscribe(key, &slot.topics);
         if let Some(client) = slot.client {
@@ -330,19 +328,16 @@ impl Worker {
         }
     }
 
-    fn start_flow(&mut self, key: SessionKey, flow: FlowId, channel: ChannelId) {
+    fn start_flow(&mut self, owner: ChannelKey, flow: FlowId) {
         // The session may have ended the flow in the same turn, for example if one read contained
         // both the request to start and the request to stop.
         if !self.flows.contains(flow) {
             return;
         }
+        let key = owner.session;
         let Some(slot) = self.slot(key) else { return };
-        let whose = FlowOwner {
-            session: key,
-            flow,
-            channel,
-        };
-        let sent_by = match slot.channel(channel) {
+        let whose = FlowOwner { owner, flow };
+        let sent_by = match slot.channel(owner.channel) {
             Some(Channel::Pair {
                 media,
                 shared,
@@ -394,7 +389,7 @@ impl Worker {
         to: SocketAddr,
         source: Option<IpAddr>,
     ) -> io::Result<Option<FlowSender>> {
-        self.trace_misses(whose.session, "media datagrams that it sends");
+        self.trace_misses(whose.owner.session, "media datagrams that it sends");
         let socket = self.sending.socket(place, || match place {
             SocketId::Single(place) => self.datagrams.descriptor(place),
             place => {
@@ -451,12 +446,12 @@ impl Worker {
         for (key, flow, lease) in ended {
             self.end_flow(key, flow, FlowSender::Pacer(lease));
         }
-        for (key, channel) in refused {
+        for owner in refused {
             if let Some(Channel::Datagrams {
                 place,
                 accepted: None,
                 ..
-            }) = self.sessions.channel(key, channel)
+            }) = self.sessions.channel(owner)
             {
                 self.datagrams.refused(place, &mut self.runtime);
             }

@@ -128,7 +128,7 @@ impl Coordinator<'_> {
         }
         self.linger(progress);
         let fault = self.level_fault.take();
-        let has_result = self.levels.as_ref().is_none_or(|levels| !levels.is_over());
+        let has_result = self.levels.as_ref().is_none_or(|levels| !levels.is_over);
         let finished = self.finish();
         match fault {
             Some(fault) => Err(fault),
@@ -294,7 +294,7 @@ impl Coordinator<'_> {
 
     fn stop_when_due(&mut self) {
         let now = self.clock.now();
-        let levels_over = self.levels.as_ref().is_some_and(RunningLevels::is_over);
+        let levels_over = self.levels.as_ref().is_some_and(|levels| levels.is_over);
         let over = now >= self.planned_end() || levels_over;
         let user = self.control.is_stopped();
         let cut_short =
@@ -328,7 +328,7 @@ impl Coordinator<'_> {
     /// Adds a complete window to the run file, thresholds, health and totals.
     fn add_window(&mut self, window: MergedWindow<RunnerFigures>) -> Progress {
         let mut tester = self.add_testers(&window);
-        let first_window = self.levels.as_ref().map_or(0, RunningLevels::first_window);
+        let first_window = self.levels.as_ref().map_or(0, |levels| levels.first_window);
         self.judge_runners(&window, window.index.saturating_sub(first_window));
         let MergedWindow {
             index,

@@ -55,23 +55,34 @@ impl Levels<'_> {
 /// Levels in progress.
 pub(crate) struct RunningLevels<'a> {
     /// Index of the population whose clients change.
-    population: usize,
-    first: Option<Level>,
+    pub(crate) population: usize,
+    /// First level, until it begins.
+    pub(crate) first: Option<Level>,
     next: &'a mut dyn FnMut(&Finished) -> Option<Level>,
     options: &'a Options,
     /// Facts that are noted in each run file.
     facts: Vec<Noted>,
     subjects: Vec<SubjectHeader>,
     /// Number of windows before the current level, and of the current level.
-    first_window: u64,
+    pub(crate) first_window: u64,
     windows: u64,
     /// Begin of the current level: the end of the last window of the level before.
     begins: Time,
     /// Number of clients of the current level, and of those that were active before it.
-    clients: u64,
+    pub(crate) clients: u64,
     active_before: u64,
-    /// True after the last level.
-    is_over: bool,
+    /// True after the last level, or if one could not begin.
+    pub(crate) is_over: bool,
+}
+
+/// Parts of the coordinator that a new level replaces.
+pub(crate) struct NewLevel {
+    pub(crate) run_file: Recording,
+    pub(crate) header: Header,
+    /// End of the level, within it.
+    pub(crate) ends: Time,
+    /// Changes the number of clients.
+    pub(crate) change: RunnerCommand,
 }
 
 impl<'a> RunningLevels<'a> {
@@ -118,11 +129,6 @@ impl<'a> RunningLevels<'a> {
         }
     }
 
-    /// Index of the population whose clients change.
-    pub(crate) fn population(&self) -> usize {
-        self.population
-    }
-
     /// Returns the reason why the current level is invalid if the tester did not run all of its
     /// clients: those that were active before and those that started in it.
     pub(crate) fn missing_clients(&self, started: u64) -> Option<String> {
@@ -135,54 +141,17 @@ impl<'a> RunningLevels<'a> {
         })
     }
 
-    /// Number of clients of the current level.
-    pub(crate) fn clients(&self) -> u64 {
-        self.clients
-    }
-
     /// Notes the number of active clients at the end of a level.
     pub(crate) fn note_active(&mut self, seen: &Progress) {
         let population = seen.populations.get(self.population);
         self.active_before = population.map_or(0, |(_, population)| population.active);
     }
 
-    /// Takes the first level.
-    pub(crate) fn take_first(&mut self) -> Option<Level> {
-        self.first.take()
-    }
-
-    /// Ends the levels, because one could not begin.
-    pub(crate) fn give_up(&mut self) {
-        self.is_over = true;
-    }
-
-    /// True after the last level.
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over
-    }
-
-    /// Number of windows of the run before the current level.
-    pub(crate) fn first_window(&self) -> u64 {
-        self.first_window
-    }
-
     /// Time within the current level. Earlier times become 0.
     pub(crate) fn time(&self, at: Time) -> Time {
         Time::from_start(at.since(self.begins))
     }
-}
 
-/// Parts of the coordinator that a new level replaces.
-pub(crate) struct NewLevel {
-    pub(crate) run_file: Recording,
-    pub(crate) header: Header,
-    /// End of the level, within it.
-    pub(crate) ends: Time,
-    /// Changes the number of clients.
-    pub(crate) change: RunnerCommand,
-}
-
-impl RunningLevels<'_> {
     /// Returns `true` if a level with this number of windows is complete.
     pub(crate) fn is_complete(&self, windows: u64) -> bool {
         !self.is_over && windows >= self.windows

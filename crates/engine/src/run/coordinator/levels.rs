@@ -18,7 +18,7 @@ impl<'a> Coordinator<'a> {
         &mut self,
         mut levels: RunningLevels<'a>,
     ) -> Result<(), EngineError> {
-        let first = levels.take_first();
+        let first = levels.first.take();
         self.levels = Some(levels);
         first.map_or(Ok(()), |level| self.begin_level(&level))
     }
@@ -28,7 +28,7 @@ impl<'a> Coordinator<'a> {
     pub(super) fn go_on_to_next_level(&mut self, now: Time, seen: &Progress) {
         let windows = self.figures.windows;
         let is_due = |levels: &RunningLevels<'_>| {
-            levels.is_complete(windows) || (self.server_is_gone && !levels.is_over())
+            levels.is_complete(windows) || (self.server_is_gone && !levels.is_over)
         };
         if self.stop_deadline.is_some() || !self.levels.as_ref().is_some_and(is_due) {
             return;
@@ -44,7 +44,7 @@ impl<'a> Coordinator<'a> {
         if let Some(Err(error)) = next.map(|level| self.begin_level(&level)) {
             self.level_fault = Some(error);
             if let Some(levels) = &mut self.levels {
-                levels.give_up();
+                levels.is_over = true;
             }
         }
     }
@@ -69,7 +69,7 @@ impl<'a> Coordinator<'a> {
     pub(super) fn missing_clients(&self) -> Option<String> {
         let is_whole = !self.grounds.stopped_by_user && !self.server_is_gone;
         let levels = self.levels.as_ref().filter(|_| is_whole)?;
-        let started = self.figures.clients[levels.population()].started;
+        let started = self.figures.clients[levels.population].started;
         levels.missing_clients(u64::try_from(started).unwrap_or(0))
     }
 

@@ -130,8 +130,8 @@ impl Coordinator<'_> {
     /// level. `None` for arrivals, whose number depends on how long they stay.
     fn planned_clients(&self, population: usize) -> Option<u64> {
         let levels = self.levels.as_ref();
-        if let Some(levels) = levels.filter(|levels| levels.population() == population) {
-            return Some(levels.clients());
+        if let Some(levels) = levels.filter(|levels| levels.population == population) {
+            return Some(levels.clients);
         }
         let load = &self.scenario.populations[population].load;
         let is_open = matches!(load.shape, Shape::Arrivals { .. });

@@ -75,7 +75,7 @@ pub(super) struct Pairs {
     shared: Slab<SharedEnd>,
     /// Shared pairs by local address; pairs for sending to multicast groups also by TTL and
     /// interface.
-    by_local: HashMap<(IpAddr, Option<MulticastOutput>), (usize, usize)>,
+    by_local: HashMap<(IpAddr, Option<MulticastOutput>), PairIndices>,
     batched: BatchedReads,
 }
 
@@ -91,14 +91,18 @@ pub(super) struct PairRequest<'a> {
     pub(super) tracer: Option<&'a Tracer>,
 }
 
-/// A pair that was opened.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OpenedPair {
-    /// Address of the even port.
-    pub(super) local: SocketAddr,
-    /// Indices of the two sockets.
+/// Indices of the two sockets of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PairIndices {
     pub(super) media: usize,
     pub(super) control: usize,
+}
+
+impl PairIndices {
+    /// Index of each socket, with its remote address.
+    fn with(self, peer: Peer) -> [(usize, SocketAddr); 2] {
+        [(self.media, peer.media), (self.control, peer.control)]
+    }
 }
 
 /// Result of processing a datagram.
@@ -151,12 +155,12 @@ impl Pairs {
         self.own.len() + self.shared.len()
     }
 
-    /// Opens a pair for one session.
+    /// Opens a pair for one session. Returns the address of its even port as well.
     pub(super) fn open(
         &mut self,
         runtime: &Runtime,
         request: &PairRequest<'_>,
-    ) -> Result<OpenedPair, ChannelError> {
+    ) -> Result<(SocketAddr, PairIndices), ChannelError> {
         let PairRequest { local, on_ring, .. } = *request;
         let pair = match on_ring {
             true => self.ports.reserve(local),
@@ -184,11 +188,7 @@ impl Pairs {
             end.socket.poll(end.port, SocketId::Pair(place), runtime)
         });
         match added {
-            Ok((media, control)) => Ok(OpenedPair {
-                local: SocketAddr::new(local, even),
-                media,
-                control,
-            }),
+            Ok(indices) => Ok((SocketAddr::new(local, even), indices)),
             Err(error) => {
                 self.ports.release(even);
                 Err(channel_error(&error))
@@ -203,8 +203,8 @@ impl Pairs {
         runtime: &Runtime,
         local: IpAddr,
         outward: Option<MulticastOutput>,
-    ) -> Result<OpenedPair, ChannelError> {
-        let (media, control) = match self.by_local.get(&(local, outward.clone())) {
+    ) -> Result<(SocketAddr, PairIndices), ChannelError> {
+        let pair = match self.by_local.get(&(local, outward.clone())) {
             Some(&pair) => pair,
             None => {
                 let pair = self.ports.bind(local);
@@ -219,12 +219,8 @@ impl Pairs {
                 places
             }
         };
-        let local = self.shared[media].socket.udp.local_addr();
-        Ok(OpenedPair {
-            local: local.map_err(|error| channel_error(&error))?,
-            media,
-            control,
-        })
+        let local = self.shared[pair.media].socket.udp.local_addr();
+        Ok((local.map_err(|error| channel_error(&error))?, pair))
     }
 
     fn add_shared(
@@ -233,7 +229,7 @@ impl Pairs {
         pair: Pair,
         local: IpAddr,
         outward: Option<&MulticastOutput>,
-    ) -> io::Result<(usize, usize)> {
+    ) -> io::Result<PairIndices> {
         if let Some(outward) = outward {
             send_to_groups(&pair, local, outward)?;
         }
@@ -249,9 +245,9 @@ impl Pairs {
 
     /// Sets the peer of a session's own pair. Returns the even port if the packet ring receives the
     /// media.
-    pub(super) fn name_peer(&mut self, media: usize, control: usize, peer: Peer) -> Option<u16> {
+    pub(super) fn name_peer(&mut self, pair: PairIndices, peer: Peer) -> Option<u16> {
         let mut on_ring = None;
-        for (place, address) in [(media, peer.media), (control, peer.control)] {
+        for (place, address) in pair.with(peer) {
             if let Some(end) = self.own.get_mut(place) {
                 end.peer = Some(address.ip());
                 on_ring = on_ring.or(end.socket.on_ring.then_some(end.pair));
@@ -263,28 +259,24 @@ impl Pairs {
     /// Sets the peer of a session on a shared pair; `before` is the previous one.
     pub(super) fn route(
         &mut self,
-        media: usize,
-        control: usize,
+        pair: PairIndices,
         owner: ChannelKey,
         peer: Peer,
         before: Option<Peer>,
     ) {
-        for (place, address, old) in [
-            (media, peer.media, before.map(|peer| peer.media)),
-            (control, peer.control, before.map(|peer| peer.control)),
-        ] {
+        if let Some(before) = before {
+            self.leave(pair, owner.session, before);
+        }
+        for (place, address) in pair.with(peer) {
             if let Some(end) = self.shared.get_mut(place) {
-                if let Some(old) = old {
-                    end.forget_route(old, owner.session);
-                }
                 end.routes.insert(address, owner);
             }
         }
     }
 
     /// Removes a session from a shared pair.
-    pub(super) fn leave(&mut self, media: usize, control: usize, key: SessionKey, peer: Peer) {
-        for (place, address) in [(media, peer.media), (control, peer.control)] {
+    pub(super) fn leave(&mut self, pair: PairIndices, key: SessionKey, peer: Peer) {
+        for (place, address) in pair.with(peer) {
             if let Some(end) = self.shared.get_mut(place) {
                 end.forget_route(address, key);
             }
@@ -294,12 +286,8 @@ impl Pairs {
     /// Closes a session's own pair. If the packet ring receives the media, the media port stays
     /// reserved until all media is counted, and the kernel's datagram count for the port is
     /// returned.
-    pub(super) fn close(
-        &mut self,
-        media: usize,
-        control: usize,
-        runtime: &mut Runtime,
-    ) -> Option<u32> {
+    pub(super) fn close(&mut self, pair: PairIndices, runtime: &mut Runtime) -> Option<u32> {
+        let PairIndices { media, control } = pair;
         self.take_drops(SocketId::Pair(control), runtime);
         self.own.try_remove(control);
         self.take_drops(SocketId::Pair(media), runtime);
@@ -537,7 +525,7 @@ fn add_pair<T>(
     pair: Pair,
     make: impl Fn(std::net::UdpSocket, Port) -> T,
     poll: impl Fn(&mut T, usize) -> io::Result<()>,
-) -> io::Result<(usize, usize)> {
+) -> io::Result<PairIndices> {
     let media = ends.insert(make(pair.media, Port::Media));
     let control = ends.insert(make(pair.control, Port::Control));
     for place in [media, control] {
@@ -547,7 +535,7 @@ fn add_pair<T>(
             return Err(error);
         }
     }
-    Ok((media, control))
+    Ok(PairIndices { media, control })
 }
 
 /// Sets TTL and interface for datagrams that a pair sends to multicast groups.

@@ -9,6 +9,7 @@ use session::{ChannelId, FlowId, PeerId, Service, Session, StreamRow};
 use slab::Slab;
 
 use super::ids::{ChannelKey, FlowSender, SessionKey};
+use super::pairs::PairIndices;
 use super::timers::beat_at;
 use super::windows::HEARTBEAT;
 use crate::messages::ClientState;
@@ -91,8 +92,7 @@ pub(super) enum Channel {
     Stream(usize),
     /// A pair of UDP sockets, owned by the session or shared with other sessions.
     Pair {
-        media: usize,
-        control: usize,
+        pair: PairIndices,
         shared: bool,
         peer: Option<Peer>,
     },

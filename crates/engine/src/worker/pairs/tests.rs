@@ -90,9 +90,9 @@ fn pair_accepts_only_its_peer_and_is_free_once_closed() {
         tracer: None,
     };
     let opened = bench.pairs.open(&bench.runtime, &request);
-    let OpenedPair { media, control, .. } = opened.expect("free ports");
+    let (_, pair) = opened.expect("free ports");
     let for_session = Disposition::For(session(1).channel(CHANNEL), Port::Media);
-    let place = SocketId::Pair(media);
+    let place = SocketId::Pair(pair.media);
     assert_eq!(
         bench.take_in(place, from(9, 7)),
         for_session,
@@ -102,12 +102,12 @@ fn pair_accepts_only_its_peer_and_is_free_once_closed() {
         media: from(1, 7),
         control: from(1, 8),
     };
-    assert_eq!(bench.pairs.name_peer(media, control, peer), None);
+    assert_eq!(bench.pairs.name_peer(pair, peer), None);
     assert_eq!(bench.take_in(place, from(1, 99)), for_session);
     assert_eq!(bench.take_in(place, from(9, 7)), Disposition::Counted);
     assert_eq!(bench.foreign(), 1);
     assert_eq!(bench.pairs.ports().pairs_taken(), 1);
-    assert_eq!(bench.pairs.close(media, control, &mut bench.runtime), None);
+    assert_eq!(bench.pairs.close(pair, &mut bench.runtime), None);
     assert_eq!(
         (bench.pairs.ports().pairs_taken(), bench.pairs.count()),
         (0, 0)
@@ -118,10 +118,9 @@ fn pair_accepts_only_its_peer_and_is_free_once_closed() {
 fn sessions_on_a_shared_pair_receive_only_from_their_peer() {
     let mut bench = Bench::new();
     let mut open = || bench.pairs.open_shared(&bench.runtime, LOCAL, None);
-    let first = open().expect("free ports");
-    let second = open().expect("it is there");
-    let pair = (first.media, first.control);
-    assert_eq!(pair, (second.media, second.control));
+    let (_, pair) = open().expect("free ports");
+    let (_, second) = open().expect("it is there");
+    assert_eq!(pair, second);
     let peer = |port| Peer {
         media: from(1, port),
         control: from(1, port + 1),
@@ -131,15 +130,15 @@ fn sessions_on_a_shared_pair_receive_only_from_their_peer() {
         let key = session(number);
         bench
             .pairs
-            .route(pair.0, pair.1, key.channel(CHANNEL), peer(port), None);
+            .route(pair, key.channel(CHANNEL), peer(port), None);
     }
     // The peer of the first session changes.
     let (key, before) = (session(1), Some(peer(10)));
     bench
         .pairs
-        .route(pair.0, pair.1, key.channel(CHANNEL), peer(30), before);
-    bench.pairs.leave(pair.0, pair.1, session(1), peer(20));
-    let place = SocketId::Shared(pair.0);
+        .route(pair, key.channel(CHANNEL), peer(30), before);
+    bench.pairs.leave(pair, session(1), peer(20));
+    let place = SocketId::Shared(pair.media);
     assert_eq!(bench.take_in(place, from(1, 10)), Disposition::Counted);
     for (port, number) in [(30, 1), (20, 2)] {
         let for_session = Disposition::For(session(number).channel(CHANNEL), Port::Media);
@@ -161,14 +160,14 @@ fn session_is_notified_of_the_first_foreign_datagram() {
         tracer: None,
     };
     let opened = bench.pairs.open(&bench.runtime, &request);
-    let OpenedPair { media, control, .. } = opened.expect("free ports");
+    let (_, pair) = opened.expect("free ports");
     let peer = Peer {
         media: from(1, 7),
         control: from(1, 8),
     };
-    bench.pairs.name_peer(media, control, peer);
+    bench.pairs.name_peer(pair, peer);
     for last in [9, 9, 8] {
-        let taken = bench.take_in(SocketId::Pair(media), from(last, 7));
+        let taken = bench.take_in(SocketId::Pair(pair.media), from(last, 7));
         assert_eq!(taken, Disposition::Counted);
     }
     assert_eq!(bench.foreign(), 3);

@@ -10,7 +10,7 @@ use crate::worker::Worker;
 use crate::worker::datagrams::{DatagramRequest, MediaPath, RingEnd};
 use crate::worker::error_mapping::channel_error;
 use crate::worker::ids::{ChannelKey, SessionKey};
-use crate::worker::pairs::{MulticastOutput, OpenedPair, PairRequest};
+use crate::worker::pairs::{MulticastOutput, PairRequest};
 use crate::worker::rings::RingPort;
 use crate::worker::sessions::{Channel, Peer};
 
@@ -64,11 +64,7 @@ impl Worker {
             on_ring: ring.is_some(),
             tracer: slot.trace.as_ref(),
         };
-        let OpenedPair {
-            local,
-            media,
-            control,
-        } = self.pairs.open(&self.runtime, &request)?;
+        let (local, pair) = self.pairs.open(&self.runtime, &request)?;
         if let Some((rings, sink)) = ring {
             slot.on_ring = true;
             let port = RingPort {
@@ -81,8 +77,7 @@ impl Worker {
             rings.assign(local, &port);
         }
         let state = Channel::Pair {
-            media,
-            control,
+            pair,
             shared: false,
             peer: None,
         };
@@ -99,14 +94,9 @@ impl Worker {
         outward: Option<MulticastOutput>,
     ) -> Result<SocketAddr, ChannelError> {
         self.trace_misses(owner.session, "datagrams of a socket that clients share");
-        let OpenedPair {
-            local,
-            media,
-            control,
-        } = self.pairs.open_shared(&self.runtime, local, outward)?;
+        let (local, pair) = self.pairs.open_shared(&self.runtime, local, outward)?;
         let state = Channel::Pair {
-            media,
-            control,
+            pair,
             shared: true,
             peer: None,
         };
@@ -299,13 +289,8 @@ impl Worker {
             return self.note("target_not_permitted", population, text);
         }
         let Some(slot) = self.slot(key) else { return };
-        let (media, control, shared, before) = match slot.channel(channel) {
-            Some(Channel::Pair {
-                media,
-                control,
-                shared,
-                peer,
-            }) => (media, control, shared, peer),
+        let (pair, shared, before) = match slot.channel(channel) {
+            Some(Channel::Pair { pair, shared, peer }) => (pair, shared, peer),
             Some(Channel::Group(place)) => {
                 let (groups, source) = (&mut self.groups, peer.media.ip());
                 return groups.begin(place, owner, source, &mut self.runtime);
@@ -328,17 +313,15 @@ impl Worker {
             _ => return,
         };
         let state = Channel::Pair {
-            media,
-            control,
+            pair,
             shared,
             peer: Some(peer),
         };
         slot.set_channel(channel, state);
         if shared {
-            let pairs = &mut self.pairs;
-            return pairs.route(media, control, owner, peer, before);
+            return self.pairs.route(pair, owner, peer, before);
         }
-        if let Some(port) = self.pairs.name_peer(media, control, peer)
+        if let Some(port) = self.pairs.name_peer(pair, peer)
             && let Some(rings) = &mut self.rings
         {
             rings.name_peer(port, peer.media.ip());
@@ -372,23 +355,17 @@ impl Worker {
             }
             Channel::Stream(place) => self.close_stream(place),
             Channel::Pair {
-                media,
-                control,
+                pair,
                 shared: false,
                 ..
             } => {
-                if let Some(arrived) = self.pairs.close(media, control, runtime) {
-                    self.port_ends(media, arrived);
+                if let Some(arrived) = self.pairs.close(pair, runtime) {
+                    self.port_ends(pair.media, arrived);
                 }
             }
-            Channel::Pair {
-                media,
-                control,
-                shared: true,
-                peer,
-            } => {
+            Channel::Pair { pair, peer, .. } => {
                 if let Some(peer) = peer {
-                    self.pairs.leave(media, control, owner.session, peer);
+                    self.pairs.leave(pair, owner.session, peer);
                 }
             }
         }

@@ -36,13 +36,14 @@ impl Worker {
         };
         for &(_, channel) in &slot.channels {
             if let Channel::Pair {
-                media,
+                pair,
                 shared: false,
                 ..
             } = channel
             {
                 let batch = self.batches.of(BatchUse::Media);
-                self.pairs.read_media(media, key, batch, counting!(self));
+                self.pairs
+                    .read_media(pair.media, key, batch, counting!(self));
             }
         }
         self.count_losses();

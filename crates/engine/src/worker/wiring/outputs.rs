@@ -210,14 +210,13 @@ impl Worker {
                 Queued::Broken => return self.lose_stream(place, CloseReason::Reset),
             },
             Channel::Pair {
-                media,
-                control,
+                pair,
                 shared,
                 peer: Some(peer),
             } => {
                 let (place, to) = match port {
-                    Port::Media => (media, peer.media),
-                    Port::Control => (control, peer.control),
+                    Port::Media => (pair.media, peer.media),
+                    Port::Control => (pair.control, peer.control),
                 };
                 let id = SocketId::of_pair(place, shared);
                 self.pairs.send(id, to, bytes, &self.runtime.clock)
@@ -339,11 +338,13 @@ impl Worker {
         let whose = FlowOwner { owner, flow };
         let sent_by = match slot.channel(owner.channel) {
             Some(Channel::Pair {
-                media,
+                pair,
                 shared,
                 peer: Some(peer),
-                ..
-            }) => self.lend_to_pacer(whose, SocketId::of_pair(media, shared), peer.media, None),
+            }) => {
+                let id = SocketId::of_pair(pair.media, shared);
+                self.lend_to_pacer(whose, id, peer.media, None)
+            }
             Some(Channel::Datagrams {
                 place,
                 to: Some(to),

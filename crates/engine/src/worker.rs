@@ -304,7 +304,7 @@ impl Worker {
         let wanted = |at, task: &Task| is_wanted(at, task, sessions, connections, listeners);
         let task = self.runtime.timers.next(wanted);
         self.windows
-            .heartbeat()
+            .heartbeat
             .min(self.windows.closes())
             .min(task)
             .min(self.sending.next())
@@ -465,7 +465,7 @@ impl Worker {
 
     /// Schedules a task for the session's deadline.
     fn arm(&mut self, key: SessionKey) {
-        let (beat, turn) = (self.windows.heartbeat(), self.runtime.turn);
+        let (beat, turn) = (self.windows.heartbeat, self.runtime.turn);
         if let Some(slot) = self.sessions.get_mut(key)
             && let Some(at) = slot.arm(beat, turn)
         {
@@ -500,7 +500,7 @@ impl Worker {
 
     /// Reports the current window and starts the next one.
     fn close_window(&mut self, end: Time) {
-        let begins = self.windows.begins();
+        let begins = self.windows.begins;
         if let Some(moved) = self.runtime.clock.refresh_offset() {
             self.note(
                 "clock_step",
@@ -535,7 +535,7 @@ impl Worker {
         let worker = self.links.index;
         let seconds = end.since(begins).as_secs_f64();
         let window = MergedWindow {
-            index: self.windows.index(),
+            index: self.windows.index,
             begins,
             seconds,
             populations,

@@ -51,7 +51,7 @@ pub(super) struct Connections {
     /// Number of handshake reads in this iteration.
     handshakes: usize,
     /// Arrival times of segments; `None` if the ring does not receive segments.
-    segment_times: Option<SegmentTimes>,
+    pub(super) segment_times: Option<SegmentTimes>,
     turns: ReadSchedule,
     sources: SourceAddresses,
 }
@@ -180,12 +180,6 @@ impl Connections {
 
     pub(super) fn count(&self) -> usize {
         self.streams.len()
-    }
-
-    /// Arrival times of segments, if the ring receives them.
-    #[inline]
-    pub(super) fn segment_times(&self) -> Option<&SegmentTimes> {
-        self.segment_times.as_ref()
     }
 
     /// Returns `true` if the connection is open and is this channel.

@@ -26,19 +26,11 @@ const DEFERRED_BYTES_MAX: usize = 16 << 20;
 /// Number of packets that the kernel had put into the rings at a certain time.
 #[derive(Clone, Copy)]
 pub(super) struct RingMark {
-    counts: [u64; 2],
-    at: Time,
+    pub(super) counts: [u64; 2],
+    pub(super) at: Time,
 }
 
 impl RingMark {
-    pub(super) fn new(counts: [u64; 2], at: Time) -> RingMark {
-        RingMark { counts, at }
-    }
-
-    pub(super) fn counts(&self) -> [u64; 2] {
-        self.counts
-    }
-
     /// Time after which inputs deferred to this mark are delivered even if the ring has not reached
     /// it.
     pub(super) fn expires(&self) -> Time {
@@ -144,7 +136,10 @@ mod tests {
         let bytes = vec![7; DEFERRED_BYTES_MAX / 2];
         for number in 0..2 {
             assert!(!deferred.is_full());
-            let mark = RingMark::new([0, 0], Time::from_nanos(number.into()));
+            let mark = RingMark {
+                counts: [0; 2],
+                at: Time::from_nanos(number.into()),
+            };
             let input = Deferred::Bytes {
                 to: SessionKey::NONE.channel(ChannelId(number)),
                 bytes: bytes.clone(),

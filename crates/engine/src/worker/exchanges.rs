@@ -196,7 +196,7 @@ impl Exchanges {
             .add(
                 number(index),
                 now,
-                derive_seed(&[worker.populations.seed(), serial]),
+                derive_seed(&[worker.populations.seed, serial]),
             );
         let recorder = worker.populations.recorder(population);
         let mut cx = Exchanges::context(&mut self.out, &mut self.scratch, recorder, now);

@@ -160,7 +160,8 @@ pub(super) struct NewClient {
 /// The populations of a worker, by index.
 pub(super) struct Populations {
     each: Vec<Population>,
-    seed: u64,
+    /// Seed of the run.
+    pub(super) seed: u64,
     ids: ClientIds,
     window_ends: Time,
     /// Time since when the plans are held.
@@ -186,10 +187,6 @@ impl Populations {
             window_ends: Time::ZERO + WINDOW,
             held_from: None,
         }
-    }
-
-    pub(super) fn seed(&self) -> u64 {
-        self.seed
     }
 
     pub(super) fn count(&self) -> usize {

@@ -199,7 +199,7 @@ impl Rings {
                 *count = seen.arrived - seen.dropped;
             }
         }
-        RingMark::new(counts, at)
+        RingMark { counts, at }
     }
 
     /// Returns `true` if all packets up to the mark have been delivered.
@@ -209,7 +209,7 @@ impl Rings {
             .iter()
             .map(|ring| ring.as_ref().map_or(0, PacketRing::handled));
         handled
-            .zip(mark.counts())
+            .zip(mark.counts)
             .all(|(handled, count)| handled >= count)
     }
 

@@ -18,9 +18,10 @@ pub(crate) const WINDOW: Duration = Duration::from_secs(1);
 
 /// The current window and the next heartbeat.
 pub(super) struct Windows {
-    index: u64,
-    begins: Time,
-    heartbeat: Time,
+    pub(super) index: u64,
+    pub(super) begins: Time,
+    /// Time of the next heartbeat.
+    pub(super) heartbeat: Time,
     /// Delay from the end of a window to its close.
     grace: Duration,
 }
@@ -39,14 +40,6 @@ impl Windows {
         }
     }
 
-    pub(super) fn index(&self) -> u64 {
-        self.index
-    }
-
-    pub(super) fn begins(&self) -> Time {
-        self.begins
-    }
-
     /// Planned end of the current window. A late loop also reads packets that arrived after it;
     /// media packets are assigned to windows by arrival time.
     pub(super) fn ends(&self) -> Time {
@@ -61,11 +54,6 @@ impl Windows {
     /// Sets the grace period to zero.
     pub(super) fn end_grace(&mut self) {
         self.grace = Duration::ZERO;
-    }
-
-    /// Time of the next heartbeat.
-    pub(super) fn heartbeat(&self) -> Time {
-        self.heartbeat
     }
 
     /// Records the lag of each heartbeat that was due in the current window: a loop that was
@@ -108,14 +96,14 @@ mod tests {
     fn blocked_loop_is_late_for_each_heartbeat() {
         let mut recorder = Recorder::new(tester::TESTER_CATALOGUE);
         let mut windows = Windows::new(at(30), Duration::ZERO);
-        assert_eq!(windows.heartbeat(), at(40));
+        assert_eq!(windows.heartbeat, at(40));
         assert_eq!(windows.beat(at(1050), &mut recorder), Some(at(1000)));
         assert_eq!(lags(&mut recorder), 25, "those of this window alone");
         windows.advance(at(1000));
-        assert_eq!((windows.index(), windows.ends()), (1, at(2000)));
+        assert_eq!((windows.index, windows.ends()), (1, at(2000)));
         assert_eq!(windows.beat(at(1050), &mut recorder), None);
         assert_eq!(lags(&mut recorder), 1);
-        assert_eq!(windows.heartbeat(), at(1080));
+        assert_eq!(windows.heartbeat, at(1080));
     }
 
     #[test]

@@ -73,7 +73,8 @@ fn deferred_inputs_are_released_in_order_and_in_parts() {
     }
     let mut worker = worker();
     let session = worker.add_session(Box::new(Slow), 0, None);
-    let mark = RingMark::new([0, 0], Time::ZERO);
+    let (counts, at) = ([0; 2], Time::ZERO);
+    let mark = RingMark { counts, at };
     for number in 0..5 {
         let bytes = vec![number];
         let waiting = Deferred::Bytes {

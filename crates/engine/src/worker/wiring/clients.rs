@@ -164,7 +164,7 @@ impl Worker {
     /// Reports some of the running clients, different ones in each window: every client is reported
     /// once in [`LIVING_EVERY`] windows.
     pub(crate) fn report_running_clients(&mut self) {
-        let first = usize::try_from(self.windows.index() % LIVING_EVERY).unwrap_or(0);
+        let first = usize::try_from(self.windows.index % LIVING_EVERY).unwrap_or(0);
         let step = usize::try_from(LIVING_EVERY).unwrap_or(1);
         for slot in self.sessions.every_nth(first, step) {
             let Some(client) = &slot.client else { continue };

@@ -111,7 +111,7 @@ impl Worker {
         let slot = self.sessions.get(owner.session);
         let population = slot.map(|slot| slot.population);
         let media = population.is_none_or(|population| self.populations.has_media(population));
-        let watches = media && self.connections.segment_times().is_some();
+        let watches = media && self.connections.segment_times.is_some();
         let request = ConnectRequest {
             owner,
             population,

@@ -20,7 +20,7 @@ impl Worker {
     pub(crate) fn read_rings(&mut self) {
         let Some(rings) = &self.rings else { return };
         // The ring must promptly deliver the segments of connections that are read periodically.
-        let times = self.connections.segment_times();
+        let times = self.connections.segment_times.as_ref();
         let at_once = times.is_some_and(SegmentTimes::needs_prompt_reads);
         if rings.are_due(self.runtime.clock.now(), at_once) {
             self.read_rings_now();
@@ -30,7 +30,7 @@ impl Worker {
     /// Reads the rings.
     pub(crate) fn read_rings_now(&mut self) {
         let Some(rings) = &mut self.rings else { return };
-        rings.read(self.connections.segment_times(), counting!(self));
+        rings.read(self.connections.segment_times.as_ref(), counting!(self));
         self.deliver_pending();
         self.release_deferred();
     }

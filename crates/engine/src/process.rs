@@ -93,22 +93,19 @@ impl Process {
     }
 
     fn take_steal(&mut self) {
-        match (self.stolen, stolen()) {
-            (Some(before), Some(now)) => {
+        let now = stolen();
+        match (self.stolen, now) {
+            (Some(before), Some(now)) if now.processors == before.processors => {
+                let ticks = net::clock::ticks_per_second();
                 // Windows may be closed in quick succession.
-                if let Some(share) = now.share_since(&before, net::clock::ticks_per_second()) {
-                    self.recorder.set(tester::STEAL, share);
-                    self.stolen = Some(now);
-                } else if now.processors != before.processors {
-                    self.recorder.unset(tester::STEAL);
-                    self.stolen = Some(now);
-                }
+                let Some(share) = now.share_since(&before, ticks) else {
+                    return;
+                };
+                self.recorder.set(tester::STEAL, share);
             }
-            (_, now) => {
-                self.recorder.unset(tester::STEAL);
-                self.stolen = now;
-            }
+            _ => self.recorder.unset(tester::STEAL),
         }
+        self.stolen = now;
     }
 }
 

@@ -9,6 +9,7 @@ use std::process::{Child, Command};
 use net::namespace::InterfaceConfig;
 use net::{Clock, Namespace, Tun};
 
+use super::placed::LinkEnd;
 use super::{Emulator, LinkPlan, LinkWindow};
 
 /// Name of the interface in the program's namespace.
@@ -40,15 +41,14 @@ impl LinkedNamespace {
             interface: far.name(),
             addresses: &addresses(number, 1),
         })?;
-        let near = inside.run_in(|| {
-            let near = Tun::open(INSIDE)?;
-            near.set_up(mtu)?;
-            Ok(near)
-        })?;
-        inside.set_up(&InterfaceConfig {
-            interface: INSIDE,
-            addresses: &addresses(number, 2),
-        })?;
+        let near = LinkEnd {
+            space: &inside,
+            tie: InterfaceConfig {
+                interface: INSIDE,
+                addresses: &addresses(number, 2),
+            },
+        };
+        let near = near.open(mtu)?;
         inside.add_default_route(INSIDE)?;
         let emulator = Emulator::start(near, far, plan)?;
         emulator.begin(&Clock::start());

@@ -30,6 +30,19 @@ pub(crate) struct LinkEnd<'a> {
     pub(crate) tie: InterfaceConfig<'a>,
 }
 
+impl LinkEnd<'_> {
+    /// Creates the interface.
+    pub(super) fn open(&self, mtu: u16) -> io::Result<Tun> {
+        let tun = self.space.run_in(|| {
+            let tun = Tun::open(self.tie.interface)?;
+            tun.set_up(mtu)?;
+            Ok(tun)
+        })?;
+        self.space.set_up(&self.tie)?;
+        Ok(tun)
+    }
+}
+
 impl Links {
     /// Connects two namespaces by a link; the first end belongs to the clients. The link carries
     /// packets on return but records nothing yet.
@@ -44,21 +57,12 @@ impl Links {
         courses: [SettingsTimeline; 2],
         seed: u64,
     ) -> io::Result<()> {
-        let open = |end: &LinkEnd<'_>| {
-            let tun = end.space.run_in(|| {
-                let tun = Tun::open(end.tie.interface)?;
-                tun.set_up(mtu)?;
-                Ok(tun)
-            })?;
-            end.space.set_up(&end.tie)?;
-            Ok::<Tun, io::Error>(tun)
-        };
         let plan = LinkPlan {
             timelines: courses,
             // Each link has its own seed.
             seed: seed.wrapping_add(self.0.len() as u64),
         };
-        let emulator = Emulator::start(open(&near)?, open(&far)?, plan)?;
+        let emulator = Emulator::start(near.open(mtu)?, far.open(mtu)?, plan)?;
         self.0.push(RunLink { subjects, emulator });
         Ok(())
     }

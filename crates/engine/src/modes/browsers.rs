@@ -263,22 +263,15 @@ impl RunningBrowser {
     fn sample_resources(&mut self) {
         let usage = self.browser.observe();
         let pss = usage.pss.or(self.pss.take());
-        let kinds = [
-            (metrics::CPU_RENDERER, BrowserProcess::Renderer),
-            (metrics::CPU_GPU, BrowserProcess::Gpu),
-            (metrics::CPU_UTILITY, BrowserProcess::Utility),
-            (metrics::CPU_MAIN, BrowserProcess::Main),
-        ];
-        for (gauge, kind) in kinds {
-            match usage.cpu_of.is_empty() {
-                true => self.recorder.unset(gauge),
-                false => {
-                    let cores = usage.cpu_of.get(&kind).copied().unwrap_or(0.0);
-                    self.recorder.set(gauge, cores);
-                }
-            }
-        }
+        let cpu_of = |kind: BrowserProcess| {
+            let cores = usage.cpu_of.get(&kind).copied().unwrap_or(0.0);
+            (!usage.cpu_of.is_empty()).then_some(cores)
+        };
         for (gauge, value) in [
+            (metrics::CPU_RENDERER, cpu_of(BrowserProcess::Renderer)),
+            (metrics::CPU_GPU, cpu_of(BrowserProcess::Gpu)),
+            (metrics::CPU_UTILITY, cpu_of(BrowserProcess::Utility)),
+            (metrics::CPU_MAIN, cpu_of(BrowserProcess::Main)),
             (metrics::CPU, usage.cpu),
             (metrics::PSS, pss.map(|bytes| bytes as f64)),
         ] {

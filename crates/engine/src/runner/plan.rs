@@ -109,42 +109,37 @@ fn worker_plans(
         PortRange::share(receive_path.ports(), worker, workers).with_receive_buffer(receive_buffer)
     };
     let plans = (0..workers)
-        .map(|worker| WorkerPlan {
-            populations: scenario
-                .populations
-                .iter()
-                .enumerate()
-                .zip(tls.iter().zip(&makers))
-                .map(|((index, population), (tls, maker))| {
-                    let own = order.dealing.slots(index, order.runner);
-                    let own = own.split(worker.into(), workers.into());
-                    WorkerPopulation {
-                        name: population.name.clone(),
-                        catalogue: population.config.protocol().catalogue,
-                        clients: Some(ClientPlan {
-                            share: match changes(population) {
-                                true => Share::open(population.load.rejoin, own),
-                                false => Share::of(&population.load, own),
-                            },
-                            urls: population.urls.clone(),
-                            pick: population.pick,
-                            leave: population.leave,
-                            run_ends: scenario.duration.map_or(Time::NEVER, Time::from_start),
-                            client: maker.clone(),
-                            tls: tls.clone(),
-                            traced: Traced::default(),
-                            media: population.config.facts().has_media,
-                            sources: population.config.facts().source_addresses.to_vec(),
-                        }),
-                    }
-                })
-                .collect(),
-            serving: Vec::new(),
-            endpoints: Vec::new(),
-            ports: ports(worker),
-            ring: receive_path.ring(&ports(worker)),
-            raised_priority: scenario.tester.priority == Priority::Raised,
-            realtime_pacer: false,
+        .map(|worker| {
+            let populations = scenario.populations.iter().enumerate();
+            let populations = populations.zip(tls.iter().zip(&makers));
+            let populations = populations.map(|((index, population), (tls, maker))| {
+                let own = order.dealing.slots(index, order.runner);
+                let own = own.split(worker.into(), workers.into());
+                WorkerPopulation {
+                    name: population.name.clone(),
+                    catalogue: population.config.protocol().catalogue,
+                    clients: Some(ClientPlan {
+                        share: match changes(population) {
+                            true => Share::open(population.load.rejoin, own),
+                            false => Share::of(&population.load, own),
+                        },
+                        urls: population.urls.clone(),
+                        pick: population.pick,
+                        leave: population.leave,
+                        run_ends: scenario.duration.map_or(Time::NEVER, Time::from_start),
+                        client: maker.clone(),
+                        tls: tls.clone(),
+                        traced: Traced::default(),
+                        media: population.config.facts().has_media,
+                        sources: population.config.facts().source_addresses.to_vec(),
+                    }),
+                }
+            });
+            WorkerPlan {
+                ring: receive_path.ring(&ports(worker)),
+                raised_priority: scenario.tester.priority == Priority::Raised,
+                ..WorkerPlan::new(populations.collect(), ports(worker))
+            }
         })
         .collect();
     Ok(plans)

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use measure::{ArrivalRun, Time};
 use mio::net::TcpStream;
-use net::tls::{Fault, TlsLayer};
+use net::tls::{Fault, OpenStatus, TlsLayer};
 use session::{ChannelError, CloseReason, TlsError};
 use slab::Slab;
 
@@ -122,10 +122,7 @@ pub(super) enum Decrypted {
     Ignored,
     Failed(Fault),
     Opened {
-        /// True if the handshake is completed by these bytes.
-        stands: bool,
-        /// True if the peer closed TLS.
-        ended: bool,
+        status: OpenStatus,
         /// True if TLS's own responses could be sent.
         sent: bool,
     },
@@ -423,12 +420,10 @@ impl Connections {
         let Some(stream) = self.streams.get_mut(index) else {
             return Flushed::Gone;
         };
-        let result = stream.flush();
-        let done = matches!(stream.state, State::Closing { .. }) && stream.is_drained();
-        if result.is_err() {
+        if stream.flush().is_err() {
             return Flushed::Broken;
         }
-        if done {
+        if matches!(stream.state, State::Closing { .. }) && stream.is_drained() {
             self.streams.remove(index);
             return Flushed::Gone;
         }
@@ -496,11 +491,7 @@ impl Connections {
         // Responses of the handshake, or the alert that gives the error.
         let sent = stream.flush().is_ok();
         Some(match result {
-            Ok(taken) => Decrypted::Opened {
-                stands: taken.handshake_done,
-                ended: taken.peer_closed,
-                sent,
-            },
+            Ok(status) => Decrypted::Opened { status, sent },
             Err(fault) => Decrypted::Failed(fault),
         })
     }

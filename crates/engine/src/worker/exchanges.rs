@@ -142,14 +142,7 @@ impl Exchanges {
             schedule.remove(number(index));
         }
     }
-}
 
-/// Number of a connection in its schedule.
-fn number(index: usize) -> u32 {
-    u32::try_from(index).expect("there are not so many descriptors")
-}
-
-impl Exchanges {
     /// Takes over a connection of a session.
     pub(super) fn begin(
         &mut self,
@@ -385,19 +378,8 @@ impl Exchanges {
                 break;
             }
             let ended = stream.ended;
-            let read = match own.exchange.needs_arrival_times() {
-                true => {
-                    net::timed_read::read_timed(&stream.socket, &mut buffer, &worker.runtime.clock)
-                }
-                false => net::timed_read::read_untimed(&stream.socket, &mut buffer).map(|count| {
-                    TimedRead {
-                        count,
-                        at: worker.runtime.turn,
-                        exact: false,
-                    }
-                }),
-            };
-            match read {
+            let timed = own.exchange.needs_arrival_times();
+            match stream.read(&mut buffer, timed, worker.runtime) {
                 Ok(TimedRead { count: 0, .. }) => {
                     if stream.tls.is_some() {
                         let recorder = worker.populations.recorder(own.population);
@@ -732,4 +714,9 @@ impl Exchanges {
             self.later.retain(there);
         }
     }
+}
+
+/// Number of a connection in its schedule.
+fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("there are not so many descriptors")
 }

@@ -6,7 +6,7 @@ use mio::net::{TcpListener, TcpStream};
 use net::tls::TlsLayer;
 use session::Session;
 
-use super::config::{Accept, ListenerPlan};
+use super::config::ListenerPlan;
 use super::ids::SocketId;
 use super::runtime::Runtime;
 
@@ -15,9 +15,7 @@ const ACCEPTED_A_TURN: usize = 1024;
 
 /// Settings for the connections of one listener.
 struct Acceptor {
-    accept: Accept,
-    tls: Option<net::tls::Server>,
-    max_sessions: usize,
+    plan: ListenerPlan,
     /// True if a connection was refused because the maximum number of them was open.
     is_full: bool,
 }
@@ -59,9 +57,7 @@ impl Listeners {
         runtime.readiness.poll(&mut listener, id)?;
         self.listeners.push(listener);
         self.acceptors.push(Acceptor {
-            accept: serving.accept,
-            tls: serving.tls,
-            max_sessions: serving.max_sessions,
+            plan: serving,
             is_full: false,
         });
         Ok(())
@@ -111,7 +107,7 @@ impl Listeners {
     /// may need a connection.
     pub(super) fn refuses(&mut self, index: usize, open: usize) -> (bool, Option<String>) {
         let acceptor = &mut self.acceptors[index];
-        if open < acceptor.max_sessions {
+        if open < acceptor.plan.max_sessions {
             return (false, None);
         }
         let first = !std::mem::replace(&mut acceptor.is_full, true);
@@ -122,14 +118,14 @@ impl Listeners {
     /// Returns the TLS layer for a connection of the listener, or `None` if its connections are
     /// plain.
     pub(super) fn layer(&self, index: usize) -> io::Result<Option<TlsLayer>> {
-        let tls = self.acceptors[index].tls.as_ref();
+        let tls = self.acceptors[index].plan.tls.as_ref();
         let layer = tls.map(|tls| tls.layer().map_err(io::Error::other));
         layer.transpose()
     }
 
     /// Creates the session of a connection of the listener.
     pub(super) fn session(&self, index: usize, number: u64) -> Box<dyn Session> {
-        (self.acceptors[index].accept)(number)
+        (self.acceptors[index].plan.accept)(number)
     }
 }
 

@@ -141,17 +141,8 @@ impl Connections {
             reading.ended = stream.ended;
             reading.most = reading.left.min(READ_BYTES);
             let buffer = &mut reading.buffer[..reading.most];
-            let result = match reading.wanted {
-                WantedRead::Known(_) => {
-                    net::timed_read::read_untimed(&stream.socket, buffer).map(|count| TimedRead {
-                        count,
-                        at: runtime.turn,
-                        exact: false,
-                    })
-                }
-                _ => net::timed_read::read_timed(&stream.socket, buffer, &runtime.clock),
-            };
-            match result {
+            let timed = !matches!(reading.wanted, WantedRead::Known(_));
+            match stream.read(buffer, timed, runtime) {
                 Ok(TimedRead { count: 0, .. }) => return Step::Ended,
                 Ok(read) => break read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

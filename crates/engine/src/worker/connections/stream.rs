@@ -6,10 +6,12 @@ use std::net::SocketAddr;
 
 use measure::{ArrivalRun, Time};
 use mio::net::TcpStream;
+use net::timed_read::TimedRead;
 use net::tls::{Fault, OpenStatus, TlsLayer};
 use session::AckDelay;
 
 use super::super::ids::{ACCEPTED, ChannelKey, SessionKey};
+use super::super::runtime::Runtime;
 use super::segment_times::WatchedConnection;
 use crate::trace::TracedConnection;
 
@@ -208,6 +210,25 @@ impl Stream {
         }
     }
 
+    /// Reads once. Unless `timed`, all bytes count as having arrived by the start of the loop
+    /// iteration.
+    #[inline]
+    pub(crate) fn read(
+        &self,
+        buffer: &mut [u8],
+        timed: bool,
+        runtime: &Runtime,
+    ) -> io::Result<TimedRead> {
+        if timed {
+            return net::timed_read::read_timed(&self.socket, buffer, &runtime.clock);
+        }
+        Ok(TimedRead {
+            count: net::timed_read::read_untimed(&self.socket, buffer)?,
+            at: runtime.turn,
+            exact: false,
+        })
+    }
+
     /// Notes that this many bytes were read.
     pub(crate) fn was_read(&mut self, count: usize) {
         if self.expected > 0 {
@@ -268,13 +289,10 @@ impl Stream {
     pub(crate) fn send_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let plain = self.tls.is_none() && self.trace.is_none();
         if plain && self.queue.is_empty() {
-            return match self.send_message(bytes)? {
-                true => Ok(()),
-                false => {
-                    self.queue.extend(bytes);
-                    Ok(())
-                }
-            };
+            if !self.send_message(bytes)? {
+                self.queue.extend(bytes);
+            }
+            return Ok(());
         }
         // TLS limits the size of a record, and of the plain text that it takes at once.
         for part in bytes.chunks(16 * 1024) {

@@ -351,19 +351,16 @@ impl Worker {
         plain: &[u8],
         plain_runs: &[ArrivalRun],
     ) -> bool {
-        let (stands, ended, sent) = match unsealed {
+        let (status, sent) = match unsealed {
             Decrypted::Ignored => return true,
             Decrypted::Failed(fault) => {
                 self.tls_failed(index, &fault);
                 return false;
             }
-            Decrypted::Opened {
-                stands,
-                ended,
-                sent,
-            } => (stands, ended, sent),
+            Decrypted::Opened { status, sent } => (status, sent),
         };
-        if stands {
+        let ended = status.peer_closed;
+        if status.handshake_done {
             let at = came.unwrap_or_else(|| self.runtime.clock.now());
             self.tls_stands(index, at);
             self.deliver_pending();

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use measure::Time;
 
+use crate::tls::TlsConfig;
 use crate::{
     ChannelId, CloseReason, Context, Datagram, Endpoint, Failure, Input, Open, Outcome, Output,
     PeerId, Port, ReadTiming, Route, Session,
@@ -137,27 +138,18 @@ fn datagram_script(mut act: impl FnMut(&mut Context<'_>, &[u8]) + 'static) -> Bo
     })
 }
 
+fn open_stream(cx: &mut Context<'_>, channel: ChannelId, to: SocketAddr, secure: bool) {
+    let (host, timeout) = (to.ip().to_string(), Duration::from_secs(5));
+    let open = Open::server(host, to.port(), timeout, secure, &TlsConfig::default());
+    cx.out.push_back(Output::Open { channel, open });
+}
+
 fn open_tcp(cx: &mut Context<'_>, to: SocketAddr) {
-    cx.out.push_back(Output::Open {
-        channel: CHANNEL,
-        open: Open::Tcp {
-            host: to.ip().to_string(),
-            port: to.port(),
-            timeout: Duration::from_secs(5),
-        },
-    });
+    open_stream(cx, CHANNEL, to, false);
 }
 
 fn open_tls(cx: &mut Context<'_>, to: SocketAddr) {
-    cx.out.push_back(Output::Open {
-        channel: CHANNEL,
-        open: Open::Tls {
-            host: to.ip().to_string(),
-            port: to.port(),
-            timeout: Duration::from_secs(5),
-            server_name: None,
-        },
-    });
+    open_stream(cx, CHANNEL, to, true);
 }
 
 fn open_udp(cx: &mut Context<'_>, peer: Option<SocketAddr>, reading: ReadTiming) {

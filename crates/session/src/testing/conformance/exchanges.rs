@@ -7,7 +7,7 @@ use measure::{Recorder, Time};
 
 use super::{CHANNEL, Case, Log, Server, end, open_tcp, open_tls, script};
 use crate::exchange::{Exchange, ExchangeContext, ExchangeEnd, NextStep, Plan};
-use crate::{ChannelId, Context, Failure, Input, Open, Outcome, Output, Pace, Port, Session};
+use crate::{ChannelId, Context, Failure, Input, Outcome, Output, Pace, Port, Session};
 
 /// The message of these cases.
 const MESSAGE: &[u8] = b"ping";
@@ -250,14 +250,7 @@ pub(super) const FINISHED_BY_ANOTHER: Case = Case {
             }
             Input::Deadline => {
                 *deadline = None;
-                cx.out.push_back(Output::Open {
-                    channel: OTHER,
-                    open: Open::Tcp {
-                        host: server.ip().to_string(),
-                        port: server.port(),
-                        timeout: Duration::from_secs(5),
-                    },
-                });
+                super::open_stream(cx, OTHER, server, false);
             }
             Input::Opened { .. } => cx.out.push_back(Output::Send {
                 channel: OTHER,

@@ -160,6 +160,15 @@ impl Pair {
         self.deliver_datagram(index, ACCEPTED, datagram);
     }
 
+    /// The single socket with this address, with its session and channel.
+    fn udp_at(&self, local: SocketAddr) -> Option<(usize, ChannelId, Udp)> {
+        let &(index, channel, _) = self.addresses.get(&local)?.first()?;
+        match self.slots[index].channels.get(&channel)? {
+            Channel::Udp(udp) => Some((index, channel, *udp)),
+            _ => None,
+        }
+    }
+
     /// Delivers a datagram to the session that owns the socket. Returns `false` if there is none.
     fn receive_udp(
         &mut self,
@@ -167,11 +176,7 @@ impl Pair {
         at: Time,
         bytes: &[u8],
     ) -> bool {
-        let owner = self.addresses.get(&to).and_then(|owners| owners.first());
-        let Some(&(index, channel, _)) = owner else {
-            return false;
-        };
-        let Some(Channel::Udp(udp)) = self.slots[index].channels.get(&channel) else {
+        let Some((index, channel, udp)) = self.udp_at(to) else {
             return false;
         };
         if udp.peer.is_some_and(|peer| peer != from) {
@@ -196,14 +201,9 @@ impl Pair {
 
     /// Reports an unreachable port to a session whose socket is connected to it.
     pub(super) fn report_unreachable(&mut self, from: SocketAddr, to: SocketAddr) {
-        let owner = self.addresses.get(&from).and_then(|owners| owners.first());
-        let Some(&(index, channel, _)) = owner else {
-            return;
-        };
-        if let Some(Channel::Udp(udp)) = self.slots[index].channels.get(&channel)
+        if let Some((index, channel, udp)) = self.udp_at(from)
             && udp.peer == Some(to)
         {
-            let udp = *udp;
             self.close_udp(index, channel, udp);
             let reason = CloseReason::Reset;
             self.push(index, Input::Closed { channel, reason });

@@ -36,9 +36,9 @@ pub(crate) struct Networks {
     /// Namespace of the clients and of everything else in the run.
     clients: Arc<Namespace>,
     server: Arc<Namespace>,
-    sources: Arc<Namespace>,
-    /// Links between clients and server.
-    links: Links,
+    pub(crate) sources: Arc<Namespace>,
+    /// Links between clients and server, until the owner of their record takes them.
+    pub(crate) links: Links,
 }
 
 impl Networks {
@@ -96,20 +96,8 @@ impl Networks {
         };
         let [near_addresses, far_addresses] = [1, 2].map(|last| addresses(network, last));
         let ends = [
-            LinkEnd {
-                space: &self.clients,
-                tie: InterfaceConfig {
-                    interface: near,
-                    addresses: &near_addresses,
-                },
-            },
-            LinkEnd {
-                space: &self.server,
-                tie: InterfaceConfig {
-                    interface: far,
-                    addresses: &far_addresses,
-                },
-            },
+            LinkEnd::new(&self.clients, near, &near_addresses),
+            LinkEnd::new(&self.server, far, &far_addresses),
         ];
         let mtu = placed.link.mtu();
         self.links
@@ -119,8 +107,7 @@ impl Networks {
             for end in ends {
                 end.space.isolate(&end.tie, network)?;
             }
-        }
-        if network == 0 {
+        } else {
             self.clients.route_multicast_through(near)?;
             if Arc::ptr_eq(&self.sources, &self.clients) {
                 self.server.route_multicast_through(far)?;
@@ -154,34 +141,19 @@ impl Networks {
             }
         }
         let (clients, server) = (Arc::new(clients), Arc::new(server));
-        if !with_sources {
-            return Ok(Networks {
-                sources: clients.clone(),
-                clients,
-                server,
-                links: Links::default(),
-            });
+        let mut sources = clients.clone();
+        if with_sources {
+            sources = Arc::new(Namespace::new()?);
+            connect_to_server(&server, 1, VETH_SOURCES, &sources)?;
+            server.route_multicast_through(VETH_SOURCES)?;
+            sources.route_multicast_through(VETH_SERVER)?;
         }
-        let sources = Namespace::new()?;
-        connect_to_server(&server, 1, VETH_SOURCES, &sources)?;
-        server.route_multicast_through(VETH_SOURCES)?;
-        sources.route_multicast_through(VETH_SERVER)?;
         Ok(Networks {
             clients,
             server,
-            sources: Arc::new(sources),
+            sources,
             links: Links::default(),
         })
-    }
-
-    /// Takes the links between clients and server, for the owner of their record.
-    pub(crate) fn take_links(&mut self) -> Links {
-        std::mem::take(&mut self.links)
-    }
-
-    /// Namespace of the sources.
-    pub(crate) fn sources(&self) -> &Arc<Namespace> {
-        &self.sources
     }
 
     /// Namespace of the server; `None` if the clients share it.

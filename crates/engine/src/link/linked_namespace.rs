@@ -41,14 +41,7 @@ impl LinkedNamespace {
             interface: far.name(),
             addresses: &addresses(number, 1),
         })?;
-        let near = LinkEnd {
-            space: &inside,
-            tie: InterfaceConfig {
-                interface: INSIDE,
-                addresses: &addresses(number, 2),
-            },
-        };
-        let near = near.open(mtu)?;
+        let near = LinkEnd::new(&inside, INSIDE, &addresses(number, 2)).open(mtu)?;
         inside.add_default_route(INSIDE)?;
         let emulator = Emulator::start(near, far, plan)?;
         emulator.begin(&Clock::start());

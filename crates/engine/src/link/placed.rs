@@ -2,6 +2,7 @@
 //! end.
 
 use std::io;
+use std::net::IpAddr;
 
 use link::SettingsTimeline;
 use measure::Window;
@@ -30,7 +31,19 @@ pub(crate) struct LinkEnd<'a> {
     pub(crate) tie: InterfaceConfig<'a>,
 }
 
-impl LinkEnd<'_> {
+impl<'a> LinkEnd<'a> {
+    pub(crate) fn new(
+        space: &'a Namespace,
+        interface: &'a str,
+        addresses: &'a [(IpAddr, u8)],
+    ) -> LinkEnd<'a> {
+        let tie = InterfaceConfig {
+            interface,
+            addresses,
+        };
+        LinkEnd { space, tie }
+    }
+
     /// Creates the interface.
     pub(super) fn open(&self, mtu: u16) -> io::Result<Tun> {
         let tun = self.space.run_in(|| {

@@ -43,14 +43,14 @@ impl Environment {
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Environment, EngineError> {
         // Before the server: some servers look up their multicast groups when they start.
-        let links = networks.as_mut().map(|networks| networks.take_links());
+        let links = networks.as_mut().map(|own| std::mem::take(&mut own.links));
         let links = links.unwrap_or_default();
         if !links.all_realtime() {
             let text = "the emulated link has no real-time priority (CAP_SYS_NICE): on a busy machine packets leave late";
             progress(&Progress::without_clients(Phase::Warning(text.to_owned())));
         }
         let networks = networks.as_deref();
-        let sources = Sources::start(scenario, networks.map(Networks::sources))?;
+        let sources = Sources::start(scenario, networks.map(|own| &own.sources))?;
         let observed = match &scenario.server {
             Some(server) => crew.observe_server(server)?,
             None => None,

@@ -112,10 +112,7 @@ pub fn send(
     });
     let finished = sending.run_to_end(control, options.stop_timeout, &mut |event| {
         match event {
-            SendEvent::Window { ended, pacing, .. } => progress(&SendProgress {
-                elapsed: ended,
-                pacing,
-            }),
+            SendEvent::Window(seen, _) => progress(&seen),
             SendEvent::Stream(stream) => {
                 if let Some(report) = &mut report {
                     report.write(stream)?;
@@ -133,15 +130,8 @@ pub fn send(
 
 /// Event of running sources.
 pub(crate) enum SendEvent<'a> {
-    /// A window is complete.
-    Window {
-        /// End of the window, since the start.
-        ended: Duration,
-        /// Tester metrics of the window.
-        tester: &'a Window,
-        /// Pacing since the start.
-        pacing: Pacing,
-    },
+    /// A window is complete: the progress at its end, and its tester metrics.
+    Window(SendProgress, &'a Window),
     /// A stream has ended.
     Stream(&'a SentStream),
 }
@@ -212,11 +202,11 @@ impl RunningSources {
                         totals.add(&tester, window.seconds);
                         finished.pacing = Pacing::of(&totals);
                         let began = window.begins.since_start();
-                        hear(SendEvent::Window {
-                            ended: began + Duration::from_secs_f64(window.seconds),
-                            tester: &tester,
+                        let progress = SendProgress {
+                            elapsed: began + Duration::from_secs_f64(window.seconds),
                             pacing: finished.pacing,
-                        })?;
+                        };
+                        hear(SendEvent::Window(progress, &tester))?;
                     }
                     PoolReport::WorkerReport(WorkerReport::Record(record)) => {
                         if let Some(stream) = record.downcast::<SentStream>() {

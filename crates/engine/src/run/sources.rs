@@ -88,7 +88,7 @@ impl Sources {
                 // The thread that started this one waits for it.
                 let _ = standing.send(());
                 sending.run_to_end(&own, stop_timeout, &mut |event| {
-                    if let SendEvent::Window { tester, .. } = event {
+                    if let SendEvent::Window(_, tester) = event {
                         // The queue is full only before the run begins, when windows are not
                         // needed.
                         let _ = tell.try_send(tester.clone());

@@ -222,27 +222,20 @@ impl Runner {
 
     fn take_windows(&mut self) {
         while let Some(window) = self.merger.take() {
-            let MergedWindow {
-                index,
-                begins,
-                seconds,
-                populations,
-                testers,
-            } = window;
-            let figures = RunnerFigures {
-                workers: testers,
-                process: self.process.window(),
+            let own = TesterPart {
+                member: 0,
+                seconds: window.seconds,
+                figures: RunnerFigures {
+                    workers: window.testers,
+                    process: self.process.window(),
+                },
             };
             let window = MergedWindow {
-                index,
-                begins,
-                seconds,
-                populations,
-                testers: vec![TesterPart {
-                    member: 0,
-                    seconds,
-                    figures,
-                }],
+                index: window.index,
+                begins: window.begins,
+                seconds: window.seconds,
+                populations: window.populations,
+                testers: vec![own],
             };
             self.reports
                 .push_back(RunnerReport::Window(Box::new(window)));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use measure::{Catalogue, Time, Window, tester};
+use measure::{Catalogue, GaugeId, Time, Window, tester};
 
 use crate::runner::RunnerFigures;
 
@@ -55,6 +55,11 @@ impl MergedWindow<Window> {
     pub(crate) fn tester(&self) -> Window {
         merge_testers(self.testers.iter().map(|part| &part.figures))
     }
+}
+
+/// Level of a gauge in a window; `None` if it was not sampled.
+pub(crate) fn gauge_of(window: &Window, gauge: GaugeId) -> Option<f64> {
+    window.gauges.get(usize::from(gauge.0)).copied().flatten()
 }
 
 /// Merges windows of the tester.

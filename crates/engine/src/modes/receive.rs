@@ -309,10 +309,7 @@ impl Reception {
             while let Ok(report) = self.pool.reports.try_recv() {
                 self.handle_report(report, connection)?;
             }
-            while let Some(window) = self.assembly.take() {
-                let seen = self.seen(window);
-                connection.send(&WorkerMessage::Window(Box::new(seen)))?;
-            }
+            self.send_windows(connection)?;
             let dead = |worker| self.pool.is_gone(worker) && self.pool.reports.is_empty();
             if self.assembly.running_members().any(dead) {
                 return Err("its worker crashed".to_owned());
@@ -324,10 +321,7 @@ impl Reception {
                 self.pool.broadcast(&RunnerCommand::Stop { until });
             }
         }
-        while let Some(window) = self.assembly.take() {
-            let seen = self.seen(window);
-            connection.send(&WorkerMessage::Window(Box::new(seen)))?;
-        }
+        self.send_windows(connection)?;
         match control.is_stopped() {
             true => Err("it was stopped".to_owned()),
             false => Ok(()),
@@ -380,6 +374,15 @@ impl Reception {
             WorkerReport::Client(_)
             | WorkerReport::Record(_)
             | WorkerReport::TopicMessage { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Sends the windows that are complete.
+    fn send_windows(&mut self, connection: &mut LineConnection) -> Result<(), String> {
+        while let Some(window) = self.assembly.take() {
+            let seen = self.seen(window);
+            connection.send(&WorkerMessage::Window(Box::new(seen)))?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use load::{Holds, HoldsSpec};
 use measure::health::LATE_START;
-use measure::tester::{RunnerState, WorkerFigures};
+use measure::tester::WorkerFigures;
 use measure::{ClockError, Recorder, Time, Totals, Verdict, VerdictInput, Window};
 use measure::{server, tester};
 use net::Clock;
@@ -360,7 +360,11 @@ impl Coordinator<'_> {
             .add_window(scenario, index, begins, seconds, until, &subjects);
         self.abort_on_threshold(begins + Duration::from_secs_f64(seconds));
         let progress = self.progress(begins, seconds, &subjects);
-        self.record_runner_states(&progress.runners);
+        // For readers of the current run, before the window.
+        if !progress.runners.is_empty() {
+            self.run_file
+                .note(fact::RUNNER_STATES.of(&progress.runners));
+        }
         self.run_file.window(WindowRow {
             index,
             start: begins,
@@ -627,13 +631,6 @@ impl Coordinator<'_> {
             more,
         };
         self.run_file.note(fact::SERVER_LOG.of(&log));
-    }
-
-    /// Stores the state of each runner for readers of the current run, before the window.
-    fn record_runner_states(&self, states: &Vec<RunnerState>) {
-        if !states.is_empty() {
-            self.run_file.note(fact::RUNNER_STATES.of(states));
-        }
     }
 
     /// Stores the health findings and the metrics of each worker.

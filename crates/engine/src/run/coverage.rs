@@ -7,6 +7,8 @@ use measure::metric::CounterId;
 use measure::{Time, Window};
 use scenario::Scenario;
 
+use crate::window_merger::gauge_of;
+
 /// Shortest duration of a whole window, in seconds. Windows end when the event loop gets to it, so
 /// a whole window is not exactly one second long.
 const WHOLE: f64 = 0.95;
@@ -53,8 +55,7 @@ impl Coverage {
             };
             let planned = counter(STARTED).saturating_sub(counter(REJOINED));
             self.began[number] += planned + counter(TURNED_AWAY);
-            let active = window.gauges.get(usize::from(ACTIVE.0)).copied().flatten();
-            let active = active.is_some_and(|active| active > 0.0);
+            let active = gauge_of(window, ACTIVE).is_some_and(|active| active > 0.0);
             // A client that starts within the window is not measured for all of it.
             let before = std::mem::replace(&mut self.active[number], active) || !self.begun;
             self.windows[number] += u64::from(active && before && seconds >= WHOLE);

@@ -36,20 +36,16 @@ pub fn check_reachability(scenario: &Scenario) -> Vec<Reachability> {
         if protocol.transport == Transport::Udp {
             continue;
         }
-        addresses.extend(
-            population
-                .urls
-                .iter()
-                .filter_map(|url| match url.split_once("://") {
-                    Some((scheme, path)) if scheme.eq_ignore_ascii_case("unix") => {
-                        Some(Address::Path(path.to_owned()))
-                    }
-                    _ => {
-                        let (host, port) = endpoint(url, protocol.default_port_of(url))?;
-                        Some(Address::Host(host, port))
-                    }
-                }),
-        );
+        let address = |url: &String| match url.split_once("://") {
+            Some((scheme, path)) if scheme.eq_ignore_ascii_case("unix") => {
+                Some(Address::Path(path.to_owned()))
+            }
+            _ => {
+                let (host, port) = endpoint(url, protocol.default_port_of(url))?;
+                Some(Address::Host(host, port))
+            }
+        };
+        addresses.extend(population.urls.iter().filter_map(address));
     }
     let deadline = Instant::now() + ALL_WITHIN;
     addresses

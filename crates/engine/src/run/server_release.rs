@@ -10,6 +10,8 @@ use measure::{Recorder, Time, Window};
 use scenario::Scenario;
 use sut::{HeldResources, Sut};
 
+use crate::window_merger::gauge_of;
+
 /// Interval between checks of the joined groups.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -28,7 +30,7 @@ pub(crate) fn groups(scenario: &Scenario) -> BTreeSet<IpAddr> {
 }
 
 /// Resources that a server held before the run, and their peaks during it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PeakHoldings {
     before: HeldResources,
     groups: BTreeSet<IpAddr>,
@@ -41,13 +43,7 @@ impl PeakHoldings {
     /// Takes the baseline of a server that has no clients yet.
     pub(crate) fn baseline(sut: &Sut) -> PeakHoldings {
         let before = sut.held_resources();
-        let mut holding = PeakHoldings {
-            before: HeldResources::default(),
-            groups: BTreeSet::new(),
-            groups_peak: 0,
-            file_descriptors_peak: 0,
-            uss_peak: 0,
-        };
+        let mut holding = PeakHoldings::default();
         holding.add(&before);
         holding.before = before;
         holding
@@ -66,10 +62,7 @@ impl PeakHoldings {
 
     /// Adds a window of the server.
     pub(crate) fn add_window(&mut self, window: &Window) {
-        let gauge = |id: measure::GaugeId| {
-            let level = window.gauges.get(usize::from(id.0)).copied().flatten();
-            level.map(|level| level as u64)
-        };
+        let gauge = |id| gauge_of(window, id).map(|level| level as u64);
         self.groups_peak = self
             .groups_peak
             .max(gauge(server::MULTICAST_GROUPS).unwrap_or(0));

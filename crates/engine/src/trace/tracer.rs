@@ -81,7 +81,7 @@ pub(super) enum ConnectionEnd {
 }
 
 /// State shared by workers and the writer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Shared {
     /// Bytes in the queue, record overhead included.
     pub(super) queued: AtomicUsize,
@@ -101,13 +101,8 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(room: usize) -> Shared {
         Shared {
-            queued: AtomicUsize::new(0),
             room,
-            connections: AtomicU64::new(0),
-            missing: AtomicU64::new(0),
-            full: AtomicBool::new(false),
-            broken: OnceLock::new(),
-            started_at: OnceLock::new(),
+            ..Shared::default()
         }
     }
 }

@@ -514,11 +514,8 @@ impl ReceiverReader {
             return Err(wrong());
         }
         self.next += 1;
-        let empty = self
-            .catalogues
-            .iter()
-            .map(|&catalogue| Window::empty(catalogue));
-        let mut populations: Vec<Window> = empty.collect();
+        let catalogues = self.catalogues.iter().copied();
+        let mut populations: Vec<Window> = catalogues.map(Window::empty).collect();
         for (&index, figures) in self.places.iter().zip(seen.populations) {
             populations[index] = figures.window(self.catalogues[index]).ok_or_else(wrong)?;
         }

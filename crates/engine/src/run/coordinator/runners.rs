@@ -15,7 +15,7 @@ use super::Coordinator;
 use crate::progress::is_whole;
 use crate::run::parts::windows_by_subject;
 use crate::runner::RunnerFigures;
-use crate::window_merger::{MergedWindow, merge_testers};
+use crate::window_merger::{MergedWindow, gauge_of, merge_testers};
 
 /// Interval, in windows, at which the summaries of the runners are stored during a run, for the
 /// live page and for a run that is cut off.
@@ -126,10 +126,6 @@ impl RunnerJudge {
         self.state.cpu = gauge_of(tester, CPU).filter(|_| is_whole(seconds));
         self.state.lag_max = lag.map(|lag| lag.max as f64 / 1e9);
     }
-}
-
-fn gauge_of(window: &Window, gauge: GaugeId) -> Option<f64> {
-    window.gauges.get(usize::from(gauge.0)).copied().flatten()
 }
 
 impl Coordinator<'_> {

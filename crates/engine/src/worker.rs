@@ -330,7 +330,7 @@ impl Worker {
         self.release_deferred();
         self.read_connections_in_turn(now);
         self.read_fast_connections(now);
-        self.read_pairs_in_turn(now);
+        self.read_pairs(Some(now));
         self.read_groups_in_turn(now);
         self.start_and_stop_clients(now);
         while let Some((at, task)) = self.runtime.timers.due(now) {
@@ -347,7 +347,7 @@ impl Worker {
     fn read_all_media(&mut self, end: Time) {
         self.read_rings_now();
         self.read_all_connections(end);
-        self.read_all_pairs();
+        self.read_pairs(None);
         self.read_all_groups();
         self.read_all_late();
     }

@@ -227,10 +227,8 @@ impl Connections {
         layer: &mut Option<TlsLayer>,
     ) -> Result<usize, NotConnected> {
         let times = self.segment_times.as_ref().filter(|_| request.on_ring);
-        let watched = match times {
-            Some(times) => times.connect(to).map_err(NotConnected::Other)?,
-            None => None,
-        };
+        let watched = times.map(|times| times.connect(to)).transpose();
+        let watched = watched.map_err(NotConnected::Other)?.flatten();
         let (socket, watched) = match (watched, request.population) {
             (Some((socket, watched)), _) => (socket, Some(watched)),
             (None, Some(population)) if !request.media => {

@@ -22,6 +22,7 @@ use session::{ChannelId, CloseReason};
 use slab::Slab;
 
 use super::connections::{Connections, State, Stream};
+use super::error_mapping::tls_error;
 use super::ids::{ChannelKey, SessionKey, SocketId};
 use super::populations::Populations;
 use super::runtime::Runtime;
@@ -108,10 +109,9 @@ impl Exchanges {
     pub(super) fn next(&self) -> Time {
         let schedules = self.schedules.iter().flatten();
         let dues = schedules.map(|(schedule, _)| schedule.next_due());
-        let next = dues.filter(|&due| due > Time::ZERO).min();
+        let dues = dues.filter(|&due| due > Time::ZERO);
         let later = self.later.peek().map(|Reverse((at, ..))| *at);
-        next.unwrap_or(Time::NEVER)
-            .min(later.unwrap_or(Time::NEVER))
+        dues.chain(later).min().unwrap_or(Time::NEVER)
     }
 
     /// Returns `true` if a round is in progress.
@@ -453,13 +453,8 @@ impl Exchanges {
                 self.opened(worker, index, &plain, at, taken.peer_closed, flushed)
             }
             Err(fault) => {
-                self.end(
-                    worker,
-                    connection,
-                    ExchangeEnd::Closed(CloseReason::Tls(super::error_mapping::tls_error(
-                        fault.reason,
-                    ))),
-                );
+                let reason = CloseReason::Tls(tls_error(fault.reason));
+                self.end(worker, connection, ExchangeEnd::Closed(reason));
                 false
             }
         };

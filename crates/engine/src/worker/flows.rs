@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use measure::{Time, Window, tester};
+use measure::{Recorder, Time, Window, tester};
 use net::batch::Address;
 use net::{Clock, Waker};
 use session::{FlowId, FlowPacket, Flows, Handover, Tag};
@@ -334,11 +334,8 @@ impl Sending {
             // Time during which a full connection held the packet back does not count as lateness
             // of the tester.
             let could = packet.due.max(active.full_until);
-            let late = now.since(could).as_nanos() as u64;
-            runtime.tester.record(tester::SEND_LATENESS, late);
-            runtime.tester.add(tester::SENT_PACKETS, 1);
-            let in_bursts = u64::from(active.last.is_burst(turn, packet.due));
-            runtime.tester.add(tester::SENT_IN_BURSTS, in_bursts);
+            let burst = active.last.is_burst(turn, packet.due);
+            count_sent(&mut runtime.tester, now.since(could), burst);
             let tag = packet.tag;
             if !stream.is_drained() {
                 active.due = Time::NEVER;
@@ -417,11 +414,7 @@ impl Sending {
         };
         self.queued.push((flow, packet.tag, left.then_some(began)));
         if left {
-            let late = now.since(packet.due).as_nanos() as u64;
-            runtime.tester.record(tester::SEND_LATENESS, late);
-            runtime.tester.add(tester::SENT_PACKETS, 1);
-            let in_bursts = u64::from(burst);
-            runtime.tester.add(tester::SENT_IN_BURSTS, in_bursts);
+            count_sent(&mut runtime.tester, now.since(packet.due), burst);
             if self.touched.last() != Some(&socket) {
                 self.touched.push(socket);
             }
@@ -429,6 +422,13 @@ impl Sending {
             runtime.tester.add(tester::SENDS_FAILED, 1);
         }
     }
+}
+
+/// Counts a packet that was queued `late`.
+fn count_sent(tester: &mut Recorder, late: Duration, burst: bool) {
+    tester.record(tester::SEND_LATENESS, late.as_nanos() as u64);
+    tester.add(tester::SENT_PACKETS, 1);
+    tester.add(tester::SENT_IN_BURSTS, u64::from(burst));
 }
 
 /// Result of a turn of sending in connections.

@@ -59,6 +59,11 @@ impl SessionKey {
         index: usize::MAX,
         serial: 0,
     };
+
+    pub(super) fn channel(self, channel: ChannelId) -> ChannelKey {
+        let session = self;
+        ChannelKey { session, channel }
+    }
 }
 
 /// A channel of a session.
@@ -66,13 +71,6 @@ impl SessionKey {
 pub(super) struct ChannelKey {
     pub(super) session: SessionKey,
     pub(super) channel: ChannelId,
-}
-
-impl SessionKey {
-    pub(super) fn channel(self, channel: ChannelId) -> ChannelKey {
-        let session = self;
-        ChannelKey { session, channel }
-    }
 }
 
 /// Sender of a flow.

@@ -38,6 +38,9 @@ const TICK: Duration = Duration::from_micros(250);
 /// that exceeds a turn.
 const FINE_TICK: Duration = Duration::from_micros(100);
 
+/// Reason why the lock is not poisoned.
+const WHOLE: &str = "neither thread panics with it";
+
 /// The worker's handle of its pacer. Ends the thread when dropped.
 pub(super) struct Pacer {
     shared: Arc<Shared>,
@@ -284,7 +287,7 @@ impl Drop for Pacer {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("neither thread panics with it")
+        self.state.lock().expect(WHOLE)
     }
 
     /// Calls `f` with the state locked, from the worker's thread.
@@ -444,7 +447,6 @@ impl PacerThread<'_> {
         next: Time,
         now: Time,
     ) -> MutexGuard<'a, State> {
-        const WHOLE: &str = "neither thread panics with it";
         state.sleeps_until = Some(next);
         // The standard library waits for an absolute time of the monotonic clock
         // (FUTEX_WAIT_BITSET), with the precision given by the thread's timer slack.
@@ -466,7 +468,7 @@ impl PacerThread<'_> {
         }
         state.yielding = true;
         let waited = self.shared.wake.wait(state);
-        let mut state = waited.expect("neither thread panics with it");
+        let mut state = waited.expect(WHOLE);
         state.yielding = false;
         state
     }

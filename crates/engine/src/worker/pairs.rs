@@ -13,7 +13,9 @@ use net::{Clock, PortRange};
 use session::{ChannelError, Interface, MediaFilter, Port, SinkId};
 use slab::Slab;
 
-use super::batched_reads::{BatchRead, BatchedReads, DATAGRAMS_PER_READ_MAX, ReadTotals};
+use super::batched_reads::{
+    BatchRead, BatchedReads, BatchedSocket, DATAGRAMS_PER_READ_MAX, ReadTotals,
+};
 use super::error_mapping::channel_error;
 use super::ids::{ChannelKey, SessionKey, SocketId};
 use super::media_counter::{MediaCounter, count_foreign};
@@ -425,33 +427,25 @@ impl Pairs {
         Disposition::Counted
     }
 
-    /// Time at which [`Pairs::read_due`] next has a socket to read.
+    /// Time at which [`Pairs::read_batched`] next has a socket to read.
     pub(super) fn next_read(&self) -> Time {
         self.batched.next()
     }
 
-    /// Reads the sockets in batched mode that are due. Does nothing if the batch is in use.
-    pub(super) fn read_due(
+    /// Reads the sockets in batched mode that are due by `now`, or all with `None`. Does nothing if
+    /// the batch is in use.
+    pub(super) fn read_batched(
         &mut self,
-        now: Time,
+        now: Option<Time>,
         batch: &mut Option<ReceiveBatch>,
         counting: &mut MediaCounter<'_>,
     ) {
         let mut batched = std::mem::take(&mut self.batched);
-        batched.read_due(now, |turn| {
-            self.read_media(turn.place, turn.key, batch, counting)
-        });
-        self.batched = batched;
-    }
-
-    /// Reads all sockets in batched mode.
-    pub(super) fn read_all(
-        &mut self,
-        batch: &mut Option<ReceiveBatch>,
-        counting: &mut MediaCounter<'_>,
-    ) {
-        let mut batched = std::mem::take(&mut self.batched);
-        batched.read_all(|turn| self.read_media(turn.place, turn.key, batch, counting));
+        let read = |turn: &BatchedSocket| self.read_media(turn.place, turn.key, batch, counting);
+        match now {
+            Some(now) => batched.read_due(now, read),
+            None => batched.read_all(read),
+        }
         self.batched = batched;
     }
 

@@ -154,9 +154,15 @@ impl Slot {
             .map(|(_, state)| *state)
     }
 
+    pub(super) fn channel_mut(&mut self, id: ChannelId) -> Option<&mut Channel> {
+        let mut channels = self.channels.iter_mut();
+        let found = channels.find(|(channel, _)| *channel == id)?;
+        Some(&mut found.1)
+    }
+
     pub(super) fn set_channel(&mut self, id: ChannelId, state: Channel) {
-        match self.channels.iter_mut().find(|(channel, _)| *channel == id) {
-            Some((_, place)) => *place = state,
+        match self.channel_mut(id) {
+            Some(place) => *place = state,
             None => self.channels.push((id, state)),
         }
     }

@@ -9,10 +9,6 @@ use super::ids::SessionKey;
 /// bound.
 pub(super) const TOPICS_MAX: usize = 100_000;
 
-/// The limit of topics is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TopicLimitReached;
-
 #[derive(Default)]
 struct Topic {
     last: Option<Arc<str>>,
@@ -38,18 +34,15 @@ impl Topics {
         topic.last.clone()
     }
 
-    /// Stores a message as the last one of its topic. Returns the subscribers.
-    pub(super) fn publish(
-        &mut self,
-        name: &Arc<str>,
-        message: &Arc<str>,
-    ) -> Result<&[SessionKey], TopicLimitReached> {
+    /// Stores a message as the last one of its topic. Returns the subscribers, or `None` if the
+    /// limit of topics is reached.
+    pub(super) fn publish(&mut self, name: &Arc<str>, message: &Arc<str>) -> Option<&[SessionKey]> {
         if !self.has_room_for(name) {
-            return Err(TopicLimitReached);
+            return None;
         }
         let topic = self.topics.entry(name.clone()).or_default();
         topic.last = Some(message.clone());
-        Ok(&topic.listeners)
+        Some(&topic.listeners)
     }
 
     /// Unsubscribes a session.
@@ -79,14 +72,14 @@ mod tests {
     fn late_subscriber_receives_the_last_message() {
         let mut topics = Topics::default();
         let name: Arc<str> = "stream".into();
-        assert_eq!(topics.publish(&name, &"begun".into()), Ok(&[][..]));
+        assert_eq!(topics.publish(&name, &"begun".into()), Some(&[][..]));
         assert_eq!(
             topics.subscribe(ONE, name.clone()).as_deref(),
             Some("begun")
         );
-        assert_eq!(topics.publish(&name, &"ended".into()), Ok(&[ONE][..]));
+        assert_eq!(topics.publish(&name, &"ended".into()), Some(&[ONE][..]));
         topics.unsubscribe(ONE, std::slice::from_ref(&name));
-        assert_eq!(topics.publish(&name, &"again".into()), Ok(&[][..]));
+        assert_eq!(topics.publish(&name, &"again".into()), Some(&[][..]));
     }
 
     #[test]
@@ -97,10 +90,7 @@ mod tests {
             topics.subscribe(ONE, name(number));
         }
         assert!(topics.has_room_for("0") && !topics.has_room_for("more"));
-        assert_eq!(
-            topics.publish(&name(TOPICS_MAX), &"".into()),
-            Err(TopicLimitReached)
-        );
+        assert_eq!(topics.publish(&name(TOPICS_MAX), &"".into()), None);
         topics.unsubscribe(ONE, &[name(5)]);
         assert!(topics.has_room_for("more"));
     }

@@ -27,7 +27,8 @@ pub(crate) struct Reading {
     left: usize,
     reads: usize,
     buffer: Vec<u8>,
-    runs: Vec<ArrivalRun>,
+    /// Arrival times of the bytes of the last read.
+    pub(crate) runs: Vec<ArrivalRun>,
     /// Early read that is being delivered, with the channel it belonged to.
     early: Option<(Chunk, ChannelKey)>,
     /// Size of the last read, and its maximum.
@@ -58,11 +59,6 @@ impl Reading {
             Some((chunk, _)) => &chunk.bytes()[..self.count],
             None => &self.buffer[..self.count],
         }
-    }
-
-    /// Arrival times of these bytes.
-    pub(crate) fn runs(&self) -> &[ArrivalRun] {
-        &self.runs
     }
 
     /// Returns `true` if the connection may switch to periodic reads: it was read on readiness and
@@ -131,11 +127,7 @@ impl Connections {
                 let exact = false;
                 break TimedRead { count, at, exact };
             }
-            if stream
-                .watched
-                .as_ref()
-                .is_some_and(WatchedConnection::broke)
-            {
+            if stream.watched.as_ref().is_some_and(|watched| watched.broke) {
                 return Step::Broken;
             }
             reading.ended = stream.ended;

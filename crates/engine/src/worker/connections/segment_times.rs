@@ -119,7 +119,7 @@ pub(crate) struct WatchedConnection {
     /// Early reads that are not delivered yet.
     early: EarlyReads,
     /// True if the connection failed after these bytes.
-    broke: bool,
+    pub(crate) broke: bool,
 }
 
 impl SegmentTimes {
@@ -329,11 +329,6 @@ impl WatchedConnection {
     pub(crate) fn put_back(&mut self, chunk: Chunk, delivered: usize) {
         let room = &mut self.watch.borrow_mut().room;
         self.early.put_back(chunk, delivered, room);
-    }
-
-    /// Returns `true` if the connection failed after the early reads.
-    pub(crate) fn broke(&self) -> bool {
-        self.broke
     }
 
     /// Number of unread bytes with known arrival times.

@@ -108,7 +108,7 @@ fn bytes_are_delivered_to_their_session_before_the_end() {
         _ => panic!("they are there"),
     }
     assert_eq!(reading.bytes(), b"hello");
-    assert_eq!(reading.runs().last().map(|run| run.end), Some(5));
+    assert_eq!(reading.runs.last().map(|run| run.end), Some(5));
     assert!(!connections.goes_on(&mut reading, runtime), "it took all");
     let step = connections.read_once(&mut reading, runtime);
     assert!(matches!(step, Step::Ended));

@@ -272,15 +272,11 @@ impl Worker {
     }
 
     pub(crate) fn name_peer(&mut self, owner: ChannelKey, peer: Peer) {
-        let ChannelKey {
-            session: key,
-            channel,
-        } = owner;
         if [peer.media, peer.control]
             .iter()
             .any(|to| !self.targets.permits(to.ip()))
         {
-            let population = self.sessions.population(key);
+            let population = self.sessions.population(owner.session);
             let text = format!(
                 "media is not sent to {}: {}",
                 peer.media.ip(),
@@ -288,36 +284,23 @@ impl Worker {
             );
             return self.note("target_not_permitted", population, text);
         }
-        let Some(slot) = self.slot(key) else { return };
-        let (pair, shared, before) = match slot.channel(channel) {
-            Some(Channel::Pair { pair, shared, peer }) => (pair, shared, peer),
+        let slot = self.sessions.get_mut(owner.session);
+        let (pair, shared, before) = match slot.and_then(|slot| slot.channel_mut(owner.channel)) {
+            Some(Channel::Pair {
+                pair,
+                shared,
+                peer: own,
+            }) => (*pair, *shared, own.replace(peer)),
             Some(Channel::Group(place)) => {
-                let (groups, source) = (&mut self.groups, peer.media.ip());
-                return groups.begin(place, owner, source, &mut self.runtime);
+                let source = peer.media.ip();
+                return self.groups.begin(*place, owner, source, &mut self.runtime);
             }
-            Some(Channel::Datagrams {
-                place,
-                source,
-                accepted,
-                ..
-            }) => {
-                let to = Some(peer.media);
-                let state = Channel::Datagrams {
-                    place,
-                    to,
-                    source,
-                    accepted,
-                };
-                return slot.set_channel(channel, state);
+            Some(Channel::Datagrams { to, .. }) => {
+                *to = Some(peer.media);
+                return;
             }
             _ => return,
         };
-        let state = Channel::Pair {
-            pair,
-            shared,
-            peer: Some(peer),
-        };
-        slot.set_channel(channel, state);
         if shared {
             return self.pairs.route(pair, owner, peer, before);
         }
@@ -343,7 +326,6 @@ impl Worker {
     pub(crate) fn drop_channel(&mut self, owner: ChannelKey, channel: Channel) {
         let runtime = &mut self.runtime;
         match channel {
-            Channel::Resolving => {}
             Channel::Group(place) => self.groups.leave(place, owner, runtime),
             Channel::Datagrams {
                 place, accepted, ..
@@ -363,11 +345,12 @@ impl Worker {
                     self.port_ends(pair.media, arrived);
                 }
             }
-            Channel::Pair { pair, peer, .. } => {
-                if let Some(peer) = peer {
-                    self.pairs.leave(pair, owner.session, peer);
-                }
-            }
+            Channel::Pair {
+                pair,
+                peer: Some(peer),
+                ..
+            } => self.pairs.leave(pair, owner.session, peer),
+            Channel::Resolving | Channel::Pair { .. } => {}
         }
         self.count_losses();
     }

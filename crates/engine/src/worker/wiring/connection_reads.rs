@@ -186,10 +186,10 @@ impl Worker {
         loop {
             let goes_on = match self.connections.read_once(&mut reading, &mut self.runtime) {
                 Step::Bytes { to, at } => {
-                    self.bytes_arrived(to, reading.bytes(), at, reading.runs());
+                    self.bytes_arrived(to, reading.bytes(), at, &reading.runs);
                     true
                 }
-                Step::Sealed => self.open_sealed(index, reading.bytes(), reading.runs()),
+                Step::Sealed => self.open_sealed(index, reading.bytes(), &reading.runs),
                 Step::Ended => {
                     self.count_cut_off(index);
                     self.lose_stream(index, CloseReason::End);

@@ -49,17 +49,10 @@ impl Worker {
         self.count_losses();
     }
 
-    /// Reads the media sockets in batched mode that are due.
-    pub(crate) fn read_pairs_in_turn(&mut self, now: Time) {
+    /// Reads the media sockets in batched mode that are due by `now`, or all with `None`.
+    pub(crate) fn read_pairs(&mut self, now: Option<Time>) {
         let batch = self.batches.of(BatchUse::Media);
-        self.pairs.read_due(now, batch, counting!(self));
-        self.deliver_pending();
-    }
-
-    /// Reads all media sockets in batched mode.
-    pub(crate) fn read_all_pairs(&mut self) {
-        let batch = self.batches.of(BatchUse::Media);
-        self.pairs.read_all(batch, counting!(self));
+        self.pairs.read_batched(now, batch, counting!(self));
         self.deliver_pending();
     }
 

@@ -187,12 +187,7 @@ impl Worker {
         };
         match opened {
             Ok(local) => self.channel_opened(owner, local, remote),
-            Err(error) => {
-                self.count_refused(error);
-                let channel = owner.channel;
-                let failed = Input::OpenFailed { channel, error };
-                self.runtime.inbox.push(owner.session, failed);
-            }
+            Err(error) => self.fail_to_open(owner, error),
         }
     }
 

@@ -222,22 +222,18 @@ pub(super) struct Sessions {
     slots: Slab<Slot>,
     /// Sessions that are still to be stopped, and the time by which they must have ended.
     to_stop: (std::vec::IntoIter<SessionKey>, Time),
-    stop_timeout: Duration,
+    /// Time that a session may take to stop.
+    pub(super) stop_timeout: Duration,
 }
 
 impl Sessions {
-    /// Creates an empty list. A session may take `stop_timeout` to stop.
+    /// Creates an empty list.
     pub(super) fn new(stop_timeout: Duration) -> Sessions {
         Sessions {
             slots: Slab::new(),
             to_stop: (Vec::new().into_iter(), Time::ZERO),
             stop_timeout,
         }
-    }
-
-    /// Returns the time by which a session that is stopped now must have ended.
-    pub(super) fn time_to_stop(&self, now: Time) -> Time {
-        now + self.stop_timeout
     }
 
     pub(super) fn add(&mut self, slot: Slot) -> SessionKey {

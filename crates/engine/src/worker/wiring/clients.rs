@@ -118,7 +118,7 @@ impl Worker {
 
     /// Asks a session to stop, and limits the time it may take.
     pub(crate) fn stop_session(&mut self, key: SessionKey, now: Time) {
-        let until = self.sessions.time_to_stop(now);
+        let until = now + self.sessions.stop_timeout;
         self.stop_session_until(key, until);
     }
 

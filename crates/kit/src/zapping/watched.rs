@@ -3,7 +3,7 @@
 use measure::Time;
 
 use super::viewer::Viewer;
-use session::{ChannelId, Input, Open, Output, SinkId, StreamRow};
+use session::{ChannelId, Input, Open, Output, SinkId, StreamRow, Transmit};
 
 /// Number of channel numbers ([`ChannelId`]) of each played channel: more than a client opens.
 pub(super) const NUMBERS: u32 = 1 << 12;
@@ -39,74 +39,28 @@ impl Watched {
         channel.0.wrapping_sub(self.first_number) < NUMBERS
     }
 
-    fn own_number(&self, channel: ChannelId) -> ChannelId {
-        ChannelId(channel.0 - self.first_number)
-    }
-
     /// Remembers channels and sinks, and numbers an output's channel for the engine.
-    pub(super) fn translate(&mut self, output: Output) -> Output {
-        let first = self.first_number;
-        let all = |channel: ChannelId| ChannelId(first + channel.0);
-        match output {
+    pub(super) fn translate(&mut self, mut output: Output) -> Output {
+        match &output {
             Output::Open { channel, open } => {
-                self.open.push(channel);
-                self.sinks.extend(sink_of(&open));
-                Output::Open {
-                    channel: all(channel),
-                    open,
-                }
+                self.open.push(*channel);
+                self.sinks.extend(sink_of(open));
             }
-            Output::Send {
-                channel,
-                port,
-                bytes,
-            } => Output::Send {
-                channel: all(channel),
-                port,
-                bytes,
-            },
-            Output::Transmit(mut transmit) => {
-                transmit.channel = all(transmit.channel);
-                Output::Transmit(transmit)
-            }
-            Output::Peer {
-                channel,
-                media,
-                control,
-            } => Output::Peer {
-                channel: all(channel),
-                media,
-                control,
-            },
-            Output::Close { channel } => {
-                self.open.retain(|own| *own != channel);
-                Output::Close {
-                    channel: all(channel),
-                }
-            }
-            Output::Acknowledge { channel, delay } => Output::Acknowledge {
-                channel: all(channel),
-                delay,
-            },
-            Output::Expect { channel, bytes } => Output::Expect {
-                channel: all(channel),
-                bytes,
-            },
-            Output::SetReadTiming { channel, reading } => Output::SetReadTiming {
-                channel: all(channel),
-                reading,
-            },
-            Output::StartFlow { flow, channel } => Output::StartFlow {
-                flow,
-                channel: all(channel),
-            },
-            Output::Exchange { channel, exchange } => Output::Exchange {
-                channel: all(channel),
-                exchange,
-            },
-            Output::FinishExchange { channel } => Output::FinishExchange {
-                channel: all(channel),
-            },
+            Output::Close { channel } => self.open.retain(|own| own != channel),
+            _ => {}
+        }
+        match &mut output {
+            Output::Open { channel, .. }
+            | Output::Send { channel, .. }
+            | Output::Transmit(Transmit { channel, .. })
+            | Output::Peer { channel, .. }
+            | Output::Close { channel }
+            | Output::Acknowledge { channel, .. }
+            | Output::Expect { channel, .. }
+            | Output::SetReadTiming { channel, .. }
+            | Output::StartFlow { channel, .. }
+            | Output::Exchange { channel, .. }
+            | Output::FinishExchange { channel } => channel.0 += self.first_number,
             Output::StopFlow { .. }
             | Output::Subscribe { .. }
             | Output::Publish { .. }
@@ -116,8 +70,9 @@ impl Watched {
             | Output::Note(_)
             | Output::Record(_)
             | Output::Viewed(_)
-            | Output::Ended(_) => output,
+            | Output::Ended(_) => {}
         }
+        output
     }
 }
 
@@ -132,64 +87,24 @@ fn sink_of(open: &Open) -> Option<SinkId> {
 }
 
 /// Numbers the channel of an input as the client of a channel knows it.
-pub(super) fn to_own<'a>(input: Input<'a>, watched: &mut Watched) -> Input<'a> {
-    match input {
-        Input::Opened {
-            channel,
-            local,
-            remote,
-        } => Input::Opened {
-            channel: watched.own_number(channel),
-            local,
-            remote,
-        },
-        Input::OpenFailed { channel, error } => {
-            let channel = watched.own_number(channel);
-            watched.open.retain(|own| *own != channel);
-            Input::OpenFailed { channel, error }
-        }
-        Input::Bytes {
-            channel,
-            bytes,
-            at,
-            runs,
-        } => Input::Bytes {
-            channel: watched.own_number(channel),
-            bytes,
-            at,
-            runs,
-        },
-        Input::Datagram {
-            channel,
-            port,
-            from,
-            bytes,
-            at,
-        } => Input::Datagram {
-            channel: watched.own_number(channel),
-            port,
-            from,
-            bytes,
-            at,
-        },
-        Input::Datagrams { channel, datagrams } => Input::Datagrams {
-            channel: watched.own_number(channel),
-            datagrams,
-        },
-        Input::Closed { channel, reason } => {
-            let channel = watched.own_number(channel);
-            watched.open.retain(|own| *own != channel);
-            Input::Closed { channel, reason }
-        }
-        Input::ExchangeEnded { channel, reason } => Input::ExchangeEnded {
-            channel: watched.own_number(channel),
-            reason,
-        },
+pub(super) fn to_own<'a>(mut input: Input<'a>, watched: &mut Watched) -> Input<'a> {
+    match &mut input {
+        Input::Opened { channel, .. }
+        | Input::OpenFailed { channel, .. }
+        | Input::Bytes { channel, .. }
+        | Input::Datagram { channel, .. }
+        | Input::Datagrams { channel, .. }
+        | Input::Closed { channel, .. }
+        | Input::ExchangeEnded { channel, .. } => channel.0 -= watched.first_number,
         Input::Start { .. }
         | Input::Media { .. }
         | Input::FlowEnded { .. }
         | Input::TopicMessage { .. }
         | Input::Deadline
-        | Input::Stop { .. } => input,
+        | Input::Stop { .. } => {}
     }
+    if let Input::OpenFailed { channel, .. } | Input::Closed { channel, .. } = &input {
+        watched.open.retain(|own| own != channel);
+    }
+    input
 }

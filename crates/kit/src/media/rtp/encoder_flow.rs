@@ -7,7 +7,7 @@ use measure::Time;
 use mediagen::ladder::{Encoder, Picture};
 use mediagen::time_code::TimeCode;
 
-use super::flow::Pacing;
+use super::flow::{Pacing, nanos, ticks};
 use super::header::Header;
 use super::report::ReportedSource;
 use super::served_stream::DepartureCounter;
@@ -28,11 +28,7 @@ pub struct EncoderFlowSettings {
 /// Sends one stream of pictures, at the picture rate of the encoder.
 #[derive(Debug)]
 pub struct EncoderFlow {
-    encoder: Encoder,
-    pacing: Pacing,
-    ssrc: u32,
-    first_seq: u16,
-    first_timestamp: u32,
+    settings: EncoderFlowSettings,
     began: Option<Time>,
     stopped: bool,
     /// Picture that is being sent, and the index of its next packet. `None` until the first packet
@@ -67,11 +63,7 @@ pub(super) fn tag_length(tag: Tag) -> u64 {
 impl EncoderFlow {
     pub fn new(settings: EncoderFlowSettings) -> EncoderFlow {
         EncoderFlow {
-            encoder: settings.encoder,
-            pacing: settings.pacing,
-            ssrc: settings.ssrc,
-            first_seq: settings.first_seq,
-            first_timestamp: settings.first_timestamp,
+            settings,
             began: None,
             stopped: false,
             picture: None,
@@ -85,7 +77,7 @@ impl EncoderFlow {
     /// Fills in the time codes for which pictures have room. `wall_clock` is the wall clock at the
     /// start of the run, since 1970.
     pub fn with_time_codes(mut self, wall_clock: Duration) -> EncoderFlow {
-        self.wall_clock_origin = Some(u64::try_from(wall_clock.as_nanos()).unwrap_or(u64::MAX));
+        self.wall_clock_origin = Some(nanos(wall_clock));
         self
     }
 
@@ -101,18 +93,18 @@ impl EncoderFlow {
 
     /// Makes the next picture a key frame; see [`Encoder::key_frame`].
     pub fn key_frame(&mut self) {
-        self.encoder.key_frame();
+        self.settings.encoder.key_frame();
     }
 
     /// Sets the bit rate from the next picture on; see [`Encoder::set_bitrate`]. Returns the bit
     /// rate that is used, in bit/s.
     pub fn set_bitrate(&mut self, bits_per_second: u64) -> u64 {
-        self.encoder.set_bitrate(bits_per_second)
+        self.settings.encoder.set_bitrate(bits_per_second)
     }
 
     /// Number of key frames so far that came before the end of their GOP.
     pub fn early_key_frames(&self) -> u64 {
-        self.encoder.early_key_frames()
+        self.settings.encoder.early_key_frames()
     }
 
     /// Number of pictures that were handed out completely.
@@ -132,13 +124,11 @@ impl EncoderFlow {
 
     /// Returns a report on the packets that left so far; see [`super::RtpFlow::report`].
     pub fn report(&self, now: Time, wall_clock: Duration, name: &str, goodbye: bool) -> Vec<u8> {
-        let played = now.since(self.began.unwrap_or(now)).as_nanos();
-        let clock_rate = u128::from(self.encoder.clip().clock_rate());
-        // Timestamps wrap around.
-        let ticks = (played * clock_rate / 1_000_000_000) as u32;
+        let played = now.since(self.began.unwrap_or(now));
+        let ticks = ticks(played, self.settings.encoder.clip().clock_rate());
         let about = ReportedSource {
-            ssrc: self.ssrc,
-            timestamp: self.first_timestamp.wrapping_add(ticks),
+            ssrc: self.settings.ssrc,
+            timestamp: self.settings.first_timestamp.wrapping_add(ticks),
             sent: self.sent(),
         };
         about.report(wall_clock + now.since_start(), name, goodbye)
@@ -147,9 +137,9 @@ impl EncoderFlow {
     /// Due time of the next packet.
     fn due(&self) -> Option<Time> {
         let began = self.began.filter(|_| !self.stopped)?;
-        let at = |picture| self.encoder.clip().nanos(picture);
+        let at = |picture| self.settings.encoder.clip().nanos(picture);
         let mut nanos = at(self.pictures);
-        if let (Pacing::Spread, Some((picture, part))) = (self.pacing, self.picture) {
+        if let (Pacing::Spread, Some((picture, part))) = (self.settings.pacing, self.picture) {
             let span = at(self.pictures + 1) - nanos;
             nanos += span * u64::from(part) / u64::from(picture.packets());
         }
@@ -157,12 +147,12 @@ impl EncoderFlow {
     }
 
     fn payload(&self, picture: &Picture, part: u32, due: Time) -> Bytes {
-        let packet = self.encoder.packet(picture, part);
+        let packet = self.settings.encoder.packet(picture, part);
         let (Some(began), Some(offset)) = (self.wall_clock_origin, packet.code_at) else {
             return packet.payload.clone();
         };
         let code = TimeCode {
-            source: self.ssrc,
+            source: self.settings.ssrc,
             number: self.pictures as u32,
             nanos: began.wrapping_add(due.as_nanos()),
         };
@@ -178,15 +168,18 @@ impl Flow for EncoderFlow {
 
     fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
         let due = self.due().filter(|due| *due <= now)?;
-        let encoder = &mut self.encoder;
+        let encoder = &mut self.settings.encoder;
         let (picture, part) = *self
             .picture
             .get_or_insert_with(|| (encoder.next_picture(), 0));
-        let clip = self.encoder.clip();
-        let timestamp = self.first_timestamp.wrapping_add(clip.ticks(self.pictures));
-        let seq = self.first_seq.wrapping_add(self.packets as u16);
-        let mut header = Header::new(clip.payload_type(), seq, timestamp, self.ssrc);
-        header.marker = self.encoder.packet(&picture, part).marker;
+        let clip = self.settings.encoder.clip();
+        let timestamp = self
+            .settings
+            .first_timestamp
+            .wrapping_add(clip.ticks(self.pictures));
+        let seq = self.settings.first_seq.wrapping_add(self.packets as u16);
+        let mut header = Header::new(clip.payload_type(), seq, timestamp, self.settings.ssrc);
+        header.marker = self.settings.encoder.packet(&picture, part).marker;
         let payload = self.payload(&picture, part, due);
         let tag = make_tag(self.packets, payload.len());
         self.packets += 1;

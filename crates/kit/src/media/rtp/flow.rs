@@ -13,6 +13,8 @@ use bytes::Bytes;
 use measure::Time;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 pub use super::faults::Faults;
 use super::header::Header;
@@ -28,17 +30,7 @@ pub use playback::Playback;
 use playback::{MediaPace, SendingPeriod};
 
 /// Send times of the packets of one frame.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    serde::Serialize,
-    serde::Deserialize,
-    schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pacing {
     /// Spread evenly over the time until the next frame.
@@ -165,7 +157,7 @@ impl Schedule {
     }
 }
 
-fn nanos(duration: Duration) -> u64 {
+pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -537,7 +529,7 @@ impl RtpFlow {
 }
 
 /// Converts a duration into ticks of a clock. Wraps around, as timestamps do.
-fn ticks(duration: Duration, clock_rate: u32) -> u32 {
+pub(super) fn ticks(duration: Duration, clock_rate: u32) -> u32 {
     (duration.as_nanos() * u128::from(clock_rate) / 1_000_000_000) as u32
 }
 

@@ -8,6 +8,7 @@ use measure::Time;
 use mediagen::clip::Clip;
 
 use super::encoder_flow::{make_tag, tag_length, tag_number};
+use super::flow::ticks;
 use super::header::Header;
 use super::report::ReportedSource;
 use super::served_stream::DepartureCounter;
@@ -117,10 +118,8 @@ impl TalkFlow {
 
     /// Returns a report on the packets that left so far; see [`super::RtpFlow::report`].
     pub fn report(&self, now: Time, wall_clock: Duration, name: &str, goodbye: bool) -> Vec<u8> {
-        let played = now.since(self.began.unwrap_or(now)).as_nanos();
-        let clock_rate = u128::from(self.settings.clip.clock_rate());
-        // Timestamps wrap around.
-        let ticks = (played * clock_rate / 1_000_000_000) as u32;
+        let played = now.since(self.began.unwrap_or(now));
+        let ticks = ticks(played, self.settings.clip.clock_rate());
         let about = ReportedSource {
             ssrc: self.settings.ssrc,
             timestamp: self.settings.first_timestamp.wrapping_add(ticks),

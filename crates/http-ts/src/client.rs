@@ -185,8 +185,7 @@ impl Client {
         self.addresses = Some((local, remote));
         if self.visited.is_empty() && !self.has_changed() {
             let delay = cx.now.since(self.started);
-            cx.recorder
-                .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+            cx.recorder.record_duration(clients::CONNECT_DELAY, delay);
         }
         let credentials = self.current_url.user_info().map(auth::basic);
         let mut headers = vec![
@@ -280,7 +279,7 @@ impl Client {
                 Some(due) => (clients::ZAP_FIRST_BYTE_DELAY, due),
                 None => (m::FIRST_BYTE_DELAY, self.planned_start),
             };
-            cx.recorder.record(delay, at.since(from).as_nanos() as u64);
+            cx.recorder.record_duration(delay, at.since(from));
         }
         beginning.extend(bytes);
         if beginning.recognized_format().is_some() {
@@ -311,8 +310,7 @@ impl Client {
             (clients::STARTUP_DELAY, self.planned_start),
             (clients::STARTUP_DELAY_FROM_SENT, self.started),
         ] {
-            cx.recorder
-                .record(histogram, at.since(from).as_nanos() as u64);
+            cx.recorder.record_duration(histogram, at.since(from));
         }
         cx.out.push_back(Output::Playing { at });
     }
@@ -328,8 +326,7 @@ impl Client {
 
     fn handle_response_head(&mut self, cx: &mut Context<'_>, head: &Head, at: Time) {
         let delay = at.since(self.requested_at);
-        cx.recorder
-            .record(m::RESPONSE_DELAY, delay.as_nanos() as u64);
+        cx.recorder.record_duration(m::RESPONSE_DELAY, delay);
         cx.recorder.add(m::RESPONSES, 1);
         let chunked = head.headers.contains_token("Transfer-Encoding", "chunked");
         cx.recorder.add(m::CHUNKED, u64::from(chunked));

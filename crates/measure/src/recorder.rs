@@ -1,6 +1,7 @@
 //! Recording of figures on a worker, and the windows it delivers once a second.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::histogram::{Histogram, Sparse};
 use crate::metric::{Catalogue, CounterId, GaugeId, GaugeMerge, HistogramId, MetricSource};
@@ -48,6 +49,13 @@ impl Recorder {
         *value = value.wrapping_add(amount);
     }
 
+    /// Adds to a counter, and to a count of the same that the caller keeps, such as that of a stream.
+    #[inline]
+    pub fn count(&mut self, own: &mut u64, counter: CounterId, amount: u64) {
+        *own += amount;
+        self.add(counter, amount);
+    }
+
     /// Subtracts an amount that was added before, possibly in an earlier window.
     #[inline]
     pub fn take_back(&mut self, counter: CounterId, amount: u64) {
@@ -68,6 +76,12 @@ impl Recorder {
             Some(histogram) => histogram.record(value),
             None => slot.insert(new_histogram()).record(value),
         }
+    }
+
+    /// Adds a duration to a distribution of times.
+    #[inline]
+    pub fn record_duration(&mut self, histogram: HistogramId, duration: Duration) {
+        self.record(histogram, duration.as_nanos() as u64);
     }
 
     /// Records like [`Recorder::record`], but in batches, for values of every packet while much

@@ -78,8 +78,8 @@ impl Client {
         match (self.phase, Message::parse(datagram.bytes)) {
             (Phase::Ended, _) => {}
             (Phase::Greeting(NO_COOKIE), Some(Message::Challenge(cookie))) => {
-                let delay = at.since(self.hello_at).as_nanos() as u64;
-                cx.recorder.record(m::CHALLENGE_DELAY, delay);
+                cx.recorder
+                    .record_duration(m::CHALLENGE_DELAY, at.since(self.hello_at));
                 self.send_hello(cx, cookie);
             }
             // Response to a repeated hello.
@@ -118,8 +118,7 @@ impl Client {
             (clients::STARTUP_DELAY, self.due),
             (clients::STARTUP_DELAY_FROM_SENT, self.started),
         ] {
-            cx.recorder
-                .record(metric, at.since(since).as_nanos() as u64);
+            cx.recorder.record_duration(metric, at.since(since));
         }
         cx.out.push_back(Output::Playing { at });
     }

@@ -90,29 +90,24 @@ impl Receiver {
         if number >= self.next {
             self.mark_missing(number, at, recorder);
             self.next = number.saturating_add(1);
-            self.counts.expected += 1;
-            recorder.add(m::EXPECTED, 1);
+            recorder.count(&mut self.counts.expected, m::EXPECTED, 1);
         } else {
             let Some(missing) = self.missing.remove(&number) else {
                 return recorder.add(m::DUPLICATED, 1);
             };
             if again {
-                self.counts.recovered += 1;
-                recorder.add(m::RECOVERED, 1);
-                let after = at.since(missing.since).as_nanos() as u64;
-                recorder.record(m::RECOVERY_DELAY, after);
+                recorder.count(&mut self.counts.recovered, m::RECOVERED, 1);
+                recorder.record_duration(m::RECOVERY_DELAY, at.since(missing.since));
             } else {
                 recorder.add(m::REORDERED, 1);
             }
         }
-        self.counts.received += 1;
-        recorder.add(m::RECEIVED, 1);
+        recorder.count(&mut self.counts.received, m::RECEIVED, 1);
         recorder.add(m::PAYLOAD_BYTES, bytes as u64);
     }
 
     fn give_up(&mut self, count: u64, recorder: &mut Recorder) {
-        self.counts.given_up += count;
-        recorder.add(m::GIVEN_UP, count);
+        recorder.count(&mut self.counts.given_up, m::GIVEN_UP, count);
     }
 
     /// Gives up the packets that are still missing when the client leaves.
@@ -131,8 +126,7 @@ impl Receiver {
         let count = end.saturating_sub(self.next);
         let room = u32::try_from(MISSING_MAX - self.missing.len()).unwrap_or(0);
         let kept = count.min(room);
-        self.counts.expected += u64::from(count);
-        recorder.add(m::EXPECTED, count.into());
+        recorder.count(&mut self.counts.expected, m::EXPECTED, count.into());
         recorder.add(m::MISSED, count.into());
         self.give_up((count - kept).into(), recorder);
         let missing = Missing {

@@ -189,7 +189,7 @@ impl Client {
         if let Some(at) = found {
             self.awaits_picture = false;
             let delay = at.since(self.channel_due());
-            cx.recorder.record(m::ZAP_DELAY, delay.as_nanos() as u64);
+            cx.recorder.record_duration(m::ZAP_DELAY, delay);
         }
     }
 

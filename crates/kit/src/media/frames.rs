@@ -6,7 +6,7 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 use mediagen::time_code::TimeCode;
 
-use crate::media::shared::{Arrivals, Jitter, PlayoutModel, SharedMetrics, TimeCodes, figures};
+use crate::media::shared::{Arrivals, Jitter, PlayoutModel, TimeCodes, figures};
 use crate::viewer::Delivery;
 use session::MediaEvent;
 
@@ -96,10 +96,9 @@ impl FrameReceiver {
 
     /// Handles one frame.
     pub fn frame(&mut self, frame: &Frame, recorder: &mut Recorder) -> Option<MediaEvent> {
-        self.counts.payload_bytes += frame.payload as u64;
-        self.counts.wire_bytes += frame.wire as u64;
-        recorder.add(m::PAYLOAD_BYTES, frame.payload as u64);
-        recorder.add(m::WIRE_BYTES, frame.wire as u64);
+        let (payload, wire) = (frame.payload as u64, frame.wire as u64);
+        recorder.count(&mut self.counts.payload_bytes, m::PAYLOAD_BYTES, payload);
+        recorder.count(&mut self.counts.wire_bytes, m::WIRE_BYTES, wire);
         let at = frame.at;
         let mut event = None;
         if self.first_arrival.is_none() {
@@ -107,8 +106,7 @@ impl FrameReceiver {
             self.arrivals.begin(at);
             event = Some(MediaEvent::First { at });
         } else if self.has_jumped(frame) {
-            self.counts.clock_jumps += 1;
-            recorder.add(m::CLOCK_JUMPS, 1);
+            recorder.count(&mut self.counts.clock_jumps, m::CLOCK_JUMPS, 1);
             self.jitter.restart();
             self.playing.restart();
             event = Some(MediaEvent::ClockJumped { at });
@@ -192,10 +190,7 @@ impl FrameReceiver {
         if std::mem::replace(&mut self.finished, true) || self.first_arrival.is_none() {
             return;
         }
-        recorder.record(
-            FrameMetrics::LONGEST_GAP,
-            self.longest_gap().as_nanos() as u64,
-        );
+        recorder.record_duration(m::LONGEST_GAP, self.longest_gap());
         self.playing.finish::<FrameMetrics>(recorder);
     }
 }

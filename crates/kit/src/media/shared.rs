@@ -21,7 +21,6 @@ pub(crate) trait SharedMetrics: TimeCodeMetrics {
     const JITTER: HistogramId;
     const EARLY: HistogramId;
     const LATENESS: HistogramId;
-    const LONGEST_GAP: HistogramId;
     const PLAYOUT_BUFFER: HistogramId;
     const STALL_TIME: HistogramId;
 }
@@ -57,7 +56,6 @@ macro_rules! figures {
             const JITTER: measure::HistogramId = m::JITTER;
             const EARLY: measure::HistogramId = m::EARLY;
             const LATENESS: measure::HistogramId = m::LATENESS;
-            const LONGEST_GAP: measure::HistogramId = m::LONGEST_GAP;
             const PLAYOUT_BUFFER: measure::HistogramId = m::PLAYOUT_BUFFER;
             const STALL_TIME: measure::HistogramId = m::STALL_TIME;
         }

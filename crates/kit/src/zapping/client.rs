@@ -210,8 +210,8 @@ impl ZappingClient {
             None => cx.out.push_back(Output::Playing { at }),
             Some(due) => {
                 if std::mem::take(&mut watched.awaits_media) {
-                    let delay = at.since(due).as_nanos() as u64;
-                    cx.recorder.record(m::ZAP_FIRST_BYTE_DELAY, delay);
+                    cx.recorder
+                        .record_duration(m::ZAP_FIRST_BYTE_DELAY, at.since(due));
                 }
             }
         }
@@ -311,8 +311,7 @@ impl ZappingClient {
         }
         if let (Some(at), Some(due)) = (watched.viewer.first_picture(cx.sinks), watched.due) {
             watched.awaits_picture = false;
-            let delay = at.since(due).as_nanos() as u64;
-            cx.recorder.record(m::ZAP_DELAY, delay);
+            cx.recorder.record_duration(m::ZAP_DELAY, at.since(due));
         }
     }
 

@@ -425,8 +425,7 @@ impl FrameAssembler {
             self.playing
                 .frame::<RtpMetrics>(frame.arrived, frame.timestamp, recorder);
         } else if !(begins && contiguous && last) {
-            self.broken += 1;
-            recorder.add(FRAMES_BROKEN, 1);
+            recorder.count(&mut self.broken, FRAMES_BROKEN, 1);
         } else if self.expects_codes() {
             self.settle_time_code(&frame, false, recorder);
         }

@@ -83,8 +83,7 @@ impl PlayoutModel {
         timestamp: u32,
         recorder: &mut Recorder,
     ) {
-        self.frames += 1;
-        recorder.add(M::FRAMES, 1);
+        recorder.count(&mut self.frames, M::FRAMES, 1);
         let Some(clock) = &mut self.clock else {
             self.clock = Some(PlayoutClock {
                 first_arrived: arrived,
@@ -126,9 +125,8 @@ impl PlayoutModel {
     #[cold]
     fn count<M: SharedMetrics>(&mut self, nanos: f64, recorder: &mut Recorder) {
         let nanos = nanos.round() as u64;
-        self.stalls += 1;
         self.stalled = self.stalled.saturating_add(nanos);
-        recorder.add(M::STALLS, 1);
+        recorder.count(&mut self.stalls, M::STALLS, 1);
         recorder.record(M::STALL_TIME, nanos);
     }
 

@@ -66,8 +66,7 @@ impl TimeCodes {
             self.highest = code.number;
             let missed = std::mem::take(&mut self.gap_expected);
             let published = if missed { 1 } else { ahead.into() };
-            self.published += published;
-            recorder.add(M::FRAMES_PUBLISHED, published);
+            recorder.count(&mut self.published, M::FRAMES_PUBLISHED, published);
         } else if (AHEAD_MAX..u32::MAX - AHEAD_MAX).contains(&ahead) {
             self.begin_source::<M>(code.number, recorder);
         } else {
@@ -90,8 +89,7 @@ impl TimeCodes {
     fn begin_source<M: TimeCodeMetrics>(&mut self, number: u32, recorder: &mut Recorder) {
         self.gap_expected = false;
         self.highest = number;
-        self.published += 1;
-        recorder.add(M::FRAMES_PUBLISHED, 1);
+        recorder.count(&mut self.published, M::FRAMES_PUBLISHED, 1);
     }
 
     fn take(&mut self, timestamp: u32) -> Option<u64> {
@@ -112,8 +110,7 @@ impl TimeCodes {
         let Some(sent) = self.take(timestamp) else {
             return;
         };
-        self.delivered += 1;
-        recorder.add(M::FRAMES_DELIVERED, 1);
+        recorder.count(&mut self.delivered, M::FRAMES_DELIVERED, 1);
         match self
             .wall_clock_origin
             .saturating_add(arrived.as_nanos())

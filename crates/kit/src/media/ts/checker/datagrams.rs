@@ -190,8 +190,7 @@ impl Datagrams {
                 whose
             }
             _ => {
-                self.counts.stray_packets += 1;
-                recorder.add(m::STRAY_PACKETS, 1);
+                recorder.count(&mut self.counts.stray_packets, m::STRAY_PACKETS, 1);
                 Owner::ThisStream
             }
         }
@@ -207,8 +206,7 @@ impl Datagrams {
         recorder: &mut Recorder,
     ) {
         if self.previous_group == Some(stamp.group) {
-            self.counts.old_channel += 1;
-            recorder.add(m::OLD_CHANNEL, 1);
+            recorder.count(&mut self.counts.old_channel, m::OLD_CHANNEL, 1);
             return self.count_foreign(recorder);
         }
         if *self.group.get_or_insert(stamp.group) != stamp.group {
@@ -237,8 +235,7 @@ impl Datagrams {
                 self.restart(stamp, recorder);
             } else {
                 // The stamp itself may be damaged.
-                self.counts.damaged += 1;
-                recorder.add(m::DAMAGED, 1);
+                recorder.count(&mut self.counts.damaged, m::DAMAGED, 1);
                 return;
             }
         }
@@ -247,28 +244,22 @@ impl Datagrams {
         };
         match source.classify(stamp.number) {
             DatagramClass::Late => {
-                self.counts.late += 1;
-                recorder.add(m::LATE, 1);
-                return;
+                return recorder.count(&mut self.counts.late, m::LATE, 1);
             }
             DatagramClass::Duplicate => {
-                self.counts.duplicated += 1;
-                recorder.add(m::DUPLICATED, 1);
-                return;
+                return recorder.count(&mut self.counts.duplicated, m::DUPLICATED, 1);
             }
             DatagramClass::New { grown, behind } => {
                 self.counts.expected += grown;
                 if behind > 0 {
-                    self.counts.reordered += 1;
-                    recorder.add(m::REORDERED, 1);
+                    recorder.count(&mut self.counts.reordered, m::REORDERED, 1);
                     recorder.record(m::REORDER_DISTANCE, behind);
                 }
             }
         }
         self.counts.received += 1;
         if !whole {
-            self.counts.damaged += 1;
-            recorder.add(m::DAMAGED, 1);
+            recorder.count(&mut self.counts.damaged, m::DAMAGED, 1);
         } else if let Some(began) = self.wall_clock_origin {
             match began.saturating_add(at.as_nanos()).checked_sub(stamp.due) {
                 Some(delay) => recorder.record_batched(m::DATAGRAM_DELAY, delay),
@@ -279,14 +270,12 @@ impl Datagrams {
 
     #[cold]
     fn count_foreign(&mut self, recorder: &mut Recorder) {
-        self.counts.foreign += 1;
-        recorder.add(m::FOREIGN, 1);
+        recorder.count(&mut self.counts.foreign, m::FOREIGN, 1);
     }
 
     #[cold]
     fn restart(&mut self, stamp: &Stamp, recorder: &mut Recorder) {
-        self.counts.restarts += 1;
-        recorder.add(m::RESTARTS, 1);
+        recorder.count(&mut self.counts.restarts, m::RESTARTS, 1);
         self.begin(stamp);
     }
 

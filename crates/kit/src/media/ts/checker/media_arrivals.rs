@@ -142,8 +142,7 @@ impl MediaArrivals {
     pub(super) fn finish(&self, recorder: &mut Recorder) {
         for (metric, kind) in [(m::VIDEO_GAP, &self.video), (m::AUDIO_GAP, &self.audio)] {
             if kind.first.is_some() {
-                let gap = kind.arrivals.longest_gap();
-                recorder.record(metric, gap.as_nanos() as u64);
+                recorder.record_duration(metric, kind.arrivals.longest_gap());
             }
         }
     }

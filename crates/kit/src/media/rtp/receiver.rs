@@ -10,7 +10,7 @@ use super::frame_assembler::{FrameAssembler, FramePacket};
 use super::header::{FIXED_LENGTH, Header};
 use super::metrics as m;
 use super::outage::{ClockComparison, PacketTime};
-use super::sequence::{MAX_DROPOUT, SequenceClass, SequenceTracker};
+use super::sequence::{MAX_DROPOUT, NewNumber, SequenceClass, SequenceTracker};
 use crate::media::shared::{Arrivals, Jitter};
 use session::{Arrival, MediaEvent, Sink};
 
@@ -287,7 +287,7 @@ impl RtpReceiver {
         let Some(header) = Header::plain(fixed, payload_length) else {
             return false;
         };
-        let extended = match &mut self.source {
+        let next = match &mut self.source {
             Some(source)
                 if source.ssrc == header.ssrc
                     && !source.only_padding
@@ -300,12 +300,12 @@ impl RtpReceiver {
             }
             _ => None,
         };
-        let Some(extended) = extended else {
+        let Some(number) = next else {
             return false;
         };
         self.wire_bytes(arrival, recorder);
         let packet = ReceivedPacket::new(&header, arrival.at);
-        self.count_first_copy::<false>(&packet, extended, 1, 0, recorder);
+        self.count_first_copy::<false>(&packet, number, recorder);
         self.count_copy(&packet, recorder);
         true
     }
@@ -313,8 +313,7 @@ impl RtpReceiver {
     #[inline]
     fn wire_bytes(&mut self, arrival: &Arrival<'_>, recorder: &mut Recorder) {
         let wire = (arrival.length + arrival.overhead) as u64;
-        self.counts.wire_bytes += wire;
-        recorder.add(m::WIRE_BYTES, wire);
+        recorder.count(&mut self.counts.wire_bytes, m::WIRE_BYTES, wire);
     }
 
     /// Handles a packet of any kind.
@@ -384,15 +383,10 @@ impl RtpReceiver {
             source.sequence.classify(packet.sequence, recorder)
         };
         match class {
-            SequenceClass::New {
-                extended,
-                grown,
-                distance,
-            } => {
-                let straggles = POSITION_CHANGED && self.is_straggler(extended);
-                self.count_first_copy::<POSITION_CHANGED>(
-                    &packet, extended, grown, distance, recorder,
-                );
+            SequenceClass::New(number) => {
+                let straggles =
+                    POSITION_CHANGED && number.extended < self.first_number_of_position();
+                self.count_first_copy::<POSITION_CHANGED>(&packet, number, recorder);
                 if straggles {
                     // The media clock has jumped since this packet was sent.
                     self.count_arrival();
@@ -400,8 +394,7 @@ impl RtpReceiver {
                 }
             }
             SequenceClass::Duplicate => {
-                self.counts.duplicated += 1;
-                recorder.add(m::DUPLICATED, 1);
+                recorder.count(&mut self.counts.duplicated, m::DUPLICATED, 1);
             }
             SequenceClass::TooFarAhead | SequenceClass::TooFarBehind => {
                 let behind = class == SequenceClass::TooFarBehind;
@@ -438,11 +431,10 @@ impl RtpReceiver {
     /// lost. It must be `None` for other streams: the first of several packets of a frame may be
     /// lost.
     pub fn set_base(&mut self, seq: u16, rtptime: Option<u32>, recorder: &mut Recorder) {
+        let base = BaseStatement::stated(seq, rtptime);
         match self.base {
-            BaseStatement::Unknown => self.base = BaseStatement::stated(seq, rtptime),
-            BaseStatement::Started(first) => {
-                self.compare_base(BaseStatement::stated(seq, rtptime), first, recorder)
-            }
+            BaseStatement::Unknown => self.base = base,
+            BaseStatement::Started(first) => self.compare_base(base, first, recorder),
             _ => {}
         }
     }
@@ -487,8 +479,7 @@ impl RtpReceiver {
         };
         if let Some(grown) = grown {
             self.base = BaseStatement::Confirmed;
-            self.counts.expected += grown;
-            recorder.add(m::EXPECTED, grown);
+            recorder.count(&mut self.counts.expected, m::EXPECTED, grown);
         } else {
             let wrong = !matches!(base, BaseStatement::Hinted(_));
             recorder.add(m::RTP_INFO_MISMATCH, u64::from(wrong));
@@ -496,14 +487,14 @@ impl RtpReceiver {
         }
     }
 
-    /// Begins a stream with its first packet.
-    fn begin_stream(&mut self, packet: &ReceivedPacket, recorder: &mut Recorder) {
+    /// Begins a source with its first packet. Returns the number of the packet.
+    fn begin_source(&mut self, packet: &ReceivedPacket, only_padding: bool) -> NewNumber {
         let sequence = SequenceTracker::new(packet.sequence);
-        let extended = sequence.highest();
+        let number = NewNumber::highest(sequence.highest(), 1);
         self.source = Some(CurrentSource {
             ssrc: packet.ssrc,
             first: packet.sequence,
-            only_padding: false,
+            only_padding,
             sequence,
             newest: packet.packet_time(),
             arrived: 0,
@@ -512,8 +503,14 @@ impl RtpReceiver {
         if self.report.ssrc != packet.ssrc {
             self.report = SenderReports::default();
         }
+        number
+    }
+
+    /// Begins a stream with its first packet.
+    fn begin_stream(&mut self, packet: &ReceivedPacket, recorder: &mut Recorder) {
+        let number = self.begin_source(packet, false);
         self.media_begins(packet);
-        self.count_first_copy::<true>(packet, extended, 1, 0, recorder);
+        self.count_first_copy::<true>(packet, number, recorder);
         self.compare_base(self.base, packet.timestamp, recorder);
         self.count_copy(packet, recorder);
     }
@@ -535,21 +532,16 @@ impl RtpReceiver {
         recorder: &mut Recorder,
     ) -> Option<MediaEvent> {
         let old = self.end_source(recorder);
-        self.counts.restarts += 1;
-        recorder.add(m::RESTARTS, 1);
+        recorder.count(&mut self.counts.restarts, m::RESTARTS, 1);
         self.base = BaseStatement::Obsolete;
         self.report.comparable = false;
         self.report.ended = false;
         self.jitter.restart();
         self.begin_stream(first, recorder);
         if let Some(source) = &mut self.source
-            && let SequenceClass::New {
-                extended,
-                grown,
-                distance,
-            } = source.sequence.classify(second.sequence, recorder)
+            && let SequenceClass::New(number) = source.sequence.classify(second.sequence, recorder)
         {
-            self.count_first_copy::<true>(second, extended, grown, distance, recorder);
+            self.count_first_copy::<true>(second, number, recorder);
             self.count_copy(second, recorder);
         }
         (old != Some(first.ssrc)).then_some(MediaEvent::SourceChanged { ssrc: first.ssrc })
@@ -567,34 +559,39 @@ impl RtpReceiver {
         Some(source.ssrc)
     }
 
+    /// Counts a packet, with payload or without, whose number was not received before.
+    #[inline(always)]
+    fn count_number(&mut self, number: NewNumber, recorder: &mut Recorder) {
+        recorder.count(&mut self.counts.received, m::RECEIVED, 1);
+        if number.grown > 0 {
+            recorder.count(&mut self.counts.expected, m::EXPECTED, number.grown);
+        }
+        if number.distance > 0 {
+            recorder.count(&mut self.counts.reordered, m::REORDERED, 1);
+            recorder.record(m::REORDER_DISTANCE, number.distance);
+        }
+    }
+
     /// Counts the first copy of a packet.
     #[inline(always)]
     fn count_first_copy<const POSITION_CHANGED: bool>(
         &mut self,
         packet: &ReceivedPacket,
-        extended: u64,
-        grown: u64,
-        distance: u64,
+        number: NewNumber,
         recorder: &mut Recorder,
     ) {
-        self.counts.received += 1;
-        recorder.add(m::RECEIVED, 1);
-        if grown > 0 {
-            self.counts.expected += grown;
-            recorder.add(m::EXPECTED, grown);
-        }
+        self.count_number(number, recorder);
         let payload = packet.payload_length as u64;
-        self.counts.payload_bytes += payload;
-        recorder.add(m::PAYLOAD_BYTES, payload);
-        if distance > 0 {
-            self.counts.reordered += 1;
-            recorder.add(m::REORDERED, 1);
-            recorder.record(m::REORDER_DISTANCE, distance);
-            if grown > 0 && self.base == BaseStatement::Confirmed {
-                // The packet is below the number that the server stated as the first.
-                self.base = BaseStatement::Obsolete;
-                recorder.add(m::RTP_INFO_MISMATCH, 1);
-            }
+        recorder.count(&mut self.counts.payload_bytes, m::PAYLOAD_BYTES, payload);
+        let NewNumber {
+            extended,
+            grown,
+            distance,
+        } = number;
+        if distance > 0 && grown > 0 && self.base == BaseStatement::Confirmed {
+            // The packet is below the number that the server stated as the first.
+            self.base = BaseStatement::Obsolete;
+            recorder.add(m::RTP_INFO_MISMATCH, 1);
         }
         let mut base = 0;
         if POSITION_CHANGED && distance == 0 {
@@ -606,12 +603,13 @@ impl RtpReceiver {
                 source.newest = packet.packet_time();
             }
         }
-        if let Some(turn) = self.position_change.as_ref().filter(|_| POSITION_CHANGED) {
-            if extended < turn.first_number() {
+        if POSITION_CHANGED {
+            let begins = self.first_number_of_position();
+            if extended < begins {
                 // The frames of the previous position are closed.
                 return;
             }
-            base = base.max(turn.first_number());
+            base = base.max(begins);
         }
         let packet = FramePacket {
             extended,
@@ -733,18 +731,14 @@ impl RtpReceiver {
             }
             _ => self.reject_stray(recorder),
         }
+        let begins = self.first_number_of_position();
         if let Some(source) = &mut self.source {
             source.sequence.finish(recorder);
-            let base = source.sequence.base();
-            let begins = self
-                .position_change
-                .as_ref()
-                .map_or(0, |turn| turn.first_number());
+            let base = source.sequence.base().max(begins);
             if let Some(until) = silent_until {
-                let base = base.max(begins);
                 self.playout.silent_until(base, until, recorder);
             }
-            self.playout.finish(base.max(begins), recorder);
+            self.playout.finish(base, recorder);
             if self.report.comparable && self.report.ended {
                 let tail = u64::from(self.report.packets).saturating_sub(source.sequence.span());
                 self.counts.lost_tail = Some(tail);
@@ -758,7 +752,7 @@ impl RtpReceiver {
         if self.first_arrival.is_some()
             && (silent_until.is_some() || self.first_arrival != self.last_arrival())
         {
-            recorder.record(m::LONGEST_GAP, self.longest_gap().as_nanos() as u64);
+            recorder.record_duration(m::LONGEST_GAP, self.longest_gap());
         }
         self.playout.playing().finish::<RtpMetrics>(recorder);
     }

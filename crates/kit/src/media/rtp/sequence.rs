@@ -26,20 +26,36 @@ const EXTENDED_OFFSET: u64 = 1 << 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SequenceClass {
     /// Not received before.
-    New {
-        /// Sequence number, extended by the wrap-arounds so far.
-        extended: u64,
-        /// Growth of the range from base to highest.
-        grown: u64,
-        /// Distance behind the highest; 0 for a new highest number.
-        distance: u64,
-    },
+    New(NewNumber),
     /// Received before.
     Duplicate,
     /// Too far ahead to belong to the stream.
     TooFarAhead,
     /// Too far behind to tell whether it was received before.
     TooFarBehind,
+}
+
+/// A sequence number that was not received before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NewNumber {
+    /// Sequence number, extended by the wrap-arounds so far.
+    pub(super) extended: u64,
+    /// Growth of the range from base to highest.
+    pub(super) grown: u64,
+    /// Distance behind the highest; 0 for a new highest number.
+    pub(super) distance: u64,
+}
+
+impl NewNumber {
+    /// A new highest number, which lets the range grow by `grown`.
+    #[inline]
+    pub(super) fn highest(extended: u64, grown: u64) -> NewNumber {
+        NewNumber {
+            extended,
+            grown,
+            distance: 0,
+        }
+    }
 }
 
 /// State of the sequence numbers from the base to the highest.
@@ -95,11 +111,7 @@ impl SequenceTracker {
         if ahead != 0 && ahead < MAX_DROPOUT {
             let extended = self.highest + u64::from(ahead);
             self.advance_to(extended, recorder);
-            return SequenceClass::New {
-                extended,
-                grown: u64::from(ahead),
-                distance: 0,
-            };
+            return SequenceClass::New(NewNumber::highest(extended, ahead.into()));
         }
         let behind = u64::from(ahead.wrapping_neg());
         if behind < WINDOW {
@@ -110,11 +122,11 @@ impl SequenceTracker {
             self.set(extended);
             let grown = self.base.saturating_sub(extended);
             self.base -= grown;
-            return SequenceClass::New {
+            return SequenceClass::New(NewNumber {
                 extended,
                 grown,
                 distance: behind,
-            };
+            });
         }
         if ahead < HALF_CYCLE {
             SequenceClass::TooFarAhead
@@ -124,10 +136,10 @@ impl SequenceTracker {
     }
 
     /// Fast path of [`SequenceTracker::classify`]: records the next number if no burst of loss is
-    /// open at the end of the window. Returns the extended number, or `None` if
-    /// [`SequenceTracker::classify`] has to handle it.
+    /// open at the end of the window. Returns `None` if [`SequenceTracker::classify`]
+    /// has to handle it.
     #[inline(always)]
-    pub(super) fn next_in_order(&mut self, sequence: u16) -> Option<u64> {
+    pub(super) fn next_in_order(&mut self, sequence: u16) -> Option<NewNumber> {
         let extended = self.highest + 1;
         // The number that leaves the window has the same index.
         let (word, bit) = bit_of(extended);
@@ -141,22 +153,21 @@ impl SequenceTracker {
         }
         *word |= bit;
         self.highest = extended;
-        Some(extended)
+        Some(NewNumber::highest(extended, 1))
     }
 
-    /// Advances to a number at any distance, with all numbers in between missing. Returns the
-    /// extended number and the growth of the range. The distance is at most one cycle: a number
-    /// that is already the highest is a whole cycle ahead. The cost is bounded by the window,
-    /// whatever the distance.
+    /// Advances to a number at any distance, with all numbers in between missing. The distance
+    /// is at most one cycle: a number that is already the highest is a whole cycle ahead. The cost
+    /// is bounded by the window, whatever the distance.
     #[cold]
-    pub(super) fn skip_to(&mut self, to: u16, recorder: &mut Recorder) -> (u64, u64) {
+    pub(super) fn skip_to(&mut self, to: u16, recorder: &mut Recorder) -> NewNumber {
         let ahead = match to.wrapping_sub(self.highest as u16) {
             0 => CYCLE,
             ahead => u64::from(ahead),
         };
         let extended = self.highest + ahead;
         self.advance_to(extended, recorder);
-        (extended, ahead)
+        NewNumber::highest(extended, ahead)
     }
 
     /// Advances to a number, with all numbers in between missing. Takes a step for each number,

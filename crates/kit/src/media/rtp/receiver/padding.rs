@@ -7,8 +7,8 @@
 use measure::Recorder;
 
 use super::super::metrics as m;
-use super::super::sequence::{SequenceClass, SequenceTracker};
-use super::{BaseStatement, CurrentSource, ReceivedPacket, RtpReceiver, SenderReports};
+use super::super::sequence::{NewNumber, SequenceClass};
+use super::{BaseStatement, ReceivedPacket, RtpReceiver};
 use session::MediaEvent;
 
 impl RtpReceiver {
@@ -23,58 +23,26 @@ impl RtpReceiver {
             false => SequenceClass::TooFarAhead,
         };
         match class {
-            SequenceClass::New {
-                extended,
-                grown,
-                distance,
-            } => {
-                source.arrived += 1;
-                self.count_padding(extended, grown, distance, recorder);
-            }
+            SequenceClass::New(number) => self.count_padding(number, recorder),
             SequenceClass::Duplicate => {
-                source.arrived += 1;
-                self.counts.duplicated += 1;
-                recorder.add(m::DUPLICATED, 1);
+                recorder.count(&mut self.counts.duplicated, m::DUPLICATED, 1);
             }
-            SequenceClass::TooFarBehind => {
-                source.arrived += 1;
-                self.counts.late += 1;
-                recorder.add(m::LATE, 1);
-            }
-            SequenceClass::TooFarAhead => self.count_malformed(recorder),
+            SequenceClass::TooFarBehind => recorder.count(&mut self.counts.late, m::LATE, 1),
+            SequenceClass::TooFarAhead => return self.count_malformed(recorder),
         }
+        self.count_arrival();
     }
 
-    fn count_padding(&mut self, extended: u64, grown: u64, distance: u64, recorder: &mut Recorder) {
-        self.counts.received += 1;
-        recorder.add(m::RECEIVED, 1);
-        self.counts.expected += grown;
-        recorder.add(m::EXPECTED, grown);
-        if distance > 0 {
-            self.counts.reordered += 1;
-            recorder.add(m::REORDERED, 1);
-            recorder.record(m::REORDER_DISTANCE, distance);
-        }
-        self.playout.padding(extended);
+    fn count_padding(&mut self, number: NewNumber, recorder: &mut Recorder) {
+        self.count_number(number, recorder);
+        self.playout.padding(number.extended);
     }
 
     /// Begins a stream whose first packet is not media: its sequence numbers count from here.
     fn begin_with_padding(&mut self, packet: &ReceivedPacket, recorder: &mut Recorder) {
-        let sequence = SequenceTracker::new(packet.sequence);
-        let extended = sequence.highest();
-        self.source = Some(CurrentSource {
-            ssrc: packet.ssrc,
-            first: packet.sequence,
-            only_padding: true,
-            sequence,
-            newest: packet.packet_time(),
-            arrived: 1,
-            reported: (0, 0),
-        });
-        if self.report.ssrc != packet.ssrc {
-            self.report = SenderReports::default();
-        }
-        self.count_padding(extended, 1, 0, recorder);
+        let number = self.begin_source(packet, true);
+        self.count_arrival();
+        self.count_padding(number, recorder);
         // The timestamp of padding is not a media timestamp.
         if let BaseStatement::StatedWithTime(seq, _) = self.base {
             self.base = BaseStatement::Stated(seq);
@@ -97,19 +65,14 @@ impl RtpReceiver {
             }
             _ => SequenceClass::TooFarAhead,
         };
-        let SequenceClass::New {
-            extended,
-            grown,
-            distance,
-        } = class
-        else {
+        let SequenceClass::New(number) = class else {
             // The padding belonged to another stream.
             self.source = None;
             self.begin_stream(packet, recorder);
             return Some(MediaEvent::First { at: packet.at });
         };
         self.media_begins(packet);
-        self.count_first_copy::<true>(packet, extended, grown, distance, recorder);
+        self.count_first_copy::<true>(packet, number, recorder);
         self.count_copy(packet, recorder);
         Some(MediaEvent::First { at: packet.at })
     }

@@ -103,11 +103,6 @@ impl PositionChange {
         }
     }
 
-    #[inline]
-    pub(super) fn first_number(&self) -> u64 {
-        self.first_number
-    }
-
     /// Resets the first number of the position: the next source has other numbers.
     pub(super) fn source_ends(&mut self) {
         self.first_number = 0;
@@ -282,12 +277,12 @@ impl RtpReceiver {
         Some(Duration::from_secs_f64(ticks / rate))
     }
 
-    /// True if a packet belongs to the previous position.
+    /// First extended number of the position, of which packets with lower numbers are stragglers;
+    /// 0 if the position began with its source.
     #[inline]
-    pub(super) fn is_straggler(&self, extended: u64) -> bool {
-        self.position_change
-            .as_ref()
-            .is_some_and(|change| extended < change.first_number)
+    pub(super) fn first_number_of_position(&self) -> u64 {
+        let change = self.position_change.as_ref();
+        change.map_or(0, |change| change.first_number)
     }
 
     /// Checks whether the media clock has jumped at a packet whose number continues, and then
@@ -324,10 +319,7 @@ impl RtpReceiver {
 
     /// Closes all frames of a source whose lowest extended number is `base`.
     pub(super) fn finish_frames(&mut self, base: u64, recorder: &mut Recorder) {
-        let begins = self
-            .position_change
-            .as_ref()
-            .map_or(0, |change| change.first_number);
+        let begins = self.first_number_of_position();
         self.playout.finish(base.max(begins), recorder);
     }
 

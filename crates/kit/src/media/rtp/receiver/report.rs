@@ -27,8 +27,7 @@ impl RtpReceiver {
     /// earlier. It is assumed to begin at our base if at least one report stated no more packets
     /// than we expected at that time, such as a report directly before the first packet.
     pub fn sender_report(&mut self, report: &SenderInfo, at: Time, recorder: &mut Recorder) {
-        self.counts.sender_reports += 1;
-        recorder.add(m::SENDER_REPORTS, 1);
+        recorder.count(&mut self.counts.sender_reports, m::SENDER_REPORTS, 1);
         let expected = match &self.source {
             Some(source) if source.ssrc != report.ssrc => return,
             Some(source) => source.sequence.span(),

@@ -72,8 +72,7 @@ impl RtpReceiver {
         {
             let apart = packet.sequence.wrapping_sub(first.sequence) as i16;
             if apart == 0 {
-                self.counts.duplicated += 1;
-                recorder.add(m::DUPLICATED, 1);
+                recorder.count(&mut self.counts.duplicated, m::DUPLICATED, 1);
                 return None;
             }
             if first.after_outage && self.confirms(&first, &packet) {
@@ -112,8 +111,8 @@ impl RtpReceiver {
         recorder: &mut Recorder,
     ) {
         if let Some(source) = &mut self.source {
-            let (extended, grown) = source.sequence.skip_to(packet.sequence, recorder);
-            self.count_first_copy::<true>(packet, extended, grown, 0, recorder);
+            let number = source.sequence.skip_to(packet.sequence, recorder);
+            self.count_first_copy::<true>(packet, number, recorder);
             self.count_copy(packet, recorder);
         }
     }
@@ -123,11 +122,8 @@ impl RtpReceiver {
     pub(super) fn reject_stray(&mut self, recorder: &mut Recorder) {
         match self.stray.take() {
             Some(stray) if stray.behind => {
-                self.counts.late += 1;
-                recorder.add(m::LATE, 1);
-                if let Some(source) = &mut self.source {
-                    source.arrived += 1;
-                }
+                recorder.count(&mut self.counts.late, m::LATE, 1);
+                self.count_arrival();
             }
             Some(_) => self.count_malformed(recorder),
             None => {}
@@ -136,7 +132,6 @@ impl RtpReceiver {
 
     #[cold]
     pub(super) fn count_malformed(&mut self, recorder: &mut Recorder) {
-        self.counts.malformed += 1;
-        recorder.add(m::MALFORMED, 1);
+        recorder.count(&mut self.counts.malformed, m::MALFORMED, 1);
     }
 }

@@ -341,27 +341,21 @@ impl TableColumn {
     }
 
     /// Makes the figure unknown if all these counters are zero.
-    pub const fn known_with(self, counters: &'static [&'static str]) -> TableColumn {
-        TableColumn {
-            known_with: counters,
-            ..self
-        }
+    pub const fn known_with(mut self, counters: &'static [&'static str]) -> TableColumn {
+        self.known_with = counters;
+        self
     }
 
     /// Shows the figure only if all these counters are zero.
-    pub const fn only_without(self, counters: &'static [&'static str]) -> TableColumn {
-        TableColumn {
-            only_without: counters,
-            ..self
-        }
+    pub const fn only_without(mut self, counters: &'static [&'static str]) -> TableColumn {
+        self.only_without = counters;
+        self
     }
 
     /// Marks the figure as computed from packets' arrival times.
-    pub const fn from_arrival_times(self) -> TableColumn {
-        TableColumn {
-            from_arrival_times: true,
-            ..self
-        }
+    pub const fn from_arrival_times(mut self) -> TableColumn {
+        self.from_arrival_times = true;
+        self
     }
 
     /// Sets the meaning.
@@ -370,19 +364,15 @@ impl TableColumn {
     }
 
     /// Shows the figure as unknown in runs with media that have no value.
-    pub const fn shows_unknown(self) -> TableColumn {
-        TableColumn {
-            shows_unknown: true,
-            ..self
-        }
+    pub const fn shows_unknown(mut self) -> TableColumn {
+        self.shows_unknown = true;
+        self
     }
 
     /// Sets the order in which the column is dropped from a table that is too wide.
-    pub const fn drop_order(self, order: u8) -> TableColumn {
-        TableColumn {
-            drop_order: Some(order),
-            ..self
-        }
+    pub const fn drop_order(mut self, order: u8) -> TableColumn {
+        self.drop_order = Some(order);
+        self
     }
 }
 
@@ -426,14 +416,12 @@ impl Catalogue {
 
     /// Iterates over the distributions that are measured only while a client starts.
     pub fn starts(self) -> impl Iterator<Item = HistogramId> {
-        self.0.iter().flat_map(|group| group.starts.iter().copied())
+        self.0.iter().flat_map(|group| group.starts).copied()
     }
 
     /// Iterates over the counters that cover the whole run, including its warm-up.
     pub fn whole_run(self) -> impl Iterator<Item = CounterId> {
-        self.0
-            .iter()
-            .flat_map(|group| group.whole_run.iter().copied())
+        self.0.iter().flat_map(|group| group.whole_run).copied()
     }
 
     /// Returns `true` if the metric of this name is measured only while a client starts.
@@ -452,9 +440,7 @@ impl Catalogue {
 
     /// Iterates over the counters of features that not every run uses, feature by feature.
     pub fn features(self) -> impl Iterator<Item = &'static [CounterId]> {
-        self.0
-            .iter()
-            .flat_map(|group| group.features.iter().copied())
+        self.0.iter().flat_map(|group| group.features).copied()
     }
 
     /// Iterates over the figures that matter most, in order of importance.
@@ -487,25 +473,23 @@ impl Catalogue {
         self.metrics().find(|metric| metric.source == source)
     }
 
+    fn last(self) -> &'static Group {
+        self.0.last().copied().unwrap_or(&Group::NONE)
+    }
+
     /// Number of counters in a recorder.
     pub fn counters(self) -> usize {
-        self.0
-            .last()
-            .map_or(0, |group| usize::from(group.counters_end))
+        usize::from(self.last().counters_end)
     }
 
     /// Number of gauges in a recorder.
     pub fn gauges(self) -> usize {
-        self.0
-            .last()
-            .map_or(0, |group| usize::from(group.gauges_end))
+        usize::from(self.last().gauges_end)
     }
 
     /// Maximum number of distributions in a recorder.
     pub fn histograms(self) -> usize {
-        self.0
-            .last()
-            .map_or(0, |group| usize::from(group.histograms_end))
+        usize::from(self.last().histograms_end)
     }
 }
 
@@ -570,30 +554,17 @@ macro_rules! metrics {
         $(#[$group_meta])*
         $vis static $GROUP: $crate::metric::Group = $crate::metric::Group {
             metrics: &[
-                $( $crate::metric::Metric {
-                    name: $cname, unit: $crate::metric::Unit::$cunit,
-                    source: $crate::metric::MetricSource::Counter($C),
-                    doc: $crate::metric::trim_doc(concat!($($cdoc, "\n"),+)), reference: $cref,
-                    between_clients: false,
-                }, )*
-                $( $crate::metric::Metric {
-                    name: $gname, unit: $crate::metric::Unit::$gunit,
-                    source: $crate::metric::MetricSource::Gauge($G, $crate::metric::GaugeMerge::$gjoin),
-                    doc: $crate::metric::trim_doc(concat!($($gdoc, "\n"),+)), reference: $gref,
-                    between_clients: false,
-                }, )*
-                $( $crate::metric::Metric {
-                    name: $hname, unit: $crate::metric::Unit::$hunit,
-                    source: $crate::metric::MetricSource::Distribution($H),
-                    doc: $crate::metric::trim_doc(concat!($($hdoc, "\n"),+)), reference: $href,
-                    between_clients: $crate::metrics!(@between $($hclocks)?),
-                }, )*
-                $( $crate::metric::Metric {
-                    name: $dname, unit: $crate::metric::Unit::$dunit,
-                    source: $crate::metric::MetricSource::$dkind($($darg),+),
-                    doc: $crate::metric::trim_doc(concat!($($ddoc, "\n"),+)), reference: $dref,
-                    between_clients: false,
-                }, )*
+                $( $crate::metrics!(@metric $cname, $cunit, $cref, $($cdoc)+; Counter($C)), )*
+                $( $crate::metrics!(
+                    @metric $gname, $gunit, $gref, $($gdoc)+;
+                    Gauge($G, $crate::metric::GaugeMerge::$gjoin)
+                ), )*
+                $( $crate::metrics!(
+                    @metric $hname, $hunit, $href, $($hdoc)+; Distribution($H) $(, $hclocks)?
+                ), )*
+                $( $crate::metrics!(
+                    @metric $dname, $dunit, $dref, $($ddoc)+; $dkind($($darg),+)
+                ), )*
             ],
             counters_end: $before.counters_end + $crate::metrics!(@count $($C)*),
             gauges_end: $before.gauges_end + $crate::metrics!(@count $($G)*),
@@ -607,6 +578,19 @@ macro_rules! metrics {
             key_figures: &[ $( $( $key, )* )? ],
             features: &[ $( $( $feature, )* )? ],
         };
+    };
+    (
+        @metric $name:literal, $unit:ident, $reference:literal, $($doc:literal)+;
+        $kind:ident($($of:expr),+) $(, $clocks:ident)?
+    ) => {
+        $crate::metric::Metric {
+            name: $name,
+            unit: $crate::metric::Unit::$unit,
+            source: $crate::metric::MetricSource::$kind($($of),+),
+            doc: $crate::metric::trim_doc(concat!($($doc, "\n"),+)),
+            reference: $reference,
+            between_clients: $crate::metrics!(@between $($clocks)?),
+        }
     };
     (@between) => { false };
     (@between BetweenClients) => { true };

@@ -185,7 +185,5 @@ crate::metrics! {
     derived {}
 }
 
-static GROUPS: [&Group; 1] = [&SERVER];
-
 /// The metrics of the subject `server`.
-pub static SERVER_CATALOGUE: Catalogue = Catalogue(&GROUPS);
+pub static SERVER_CATALOGUE: Catalogue = Catalogue(&[&SERVER]);

@@ -129,16 +129,22 @@ fn scaled(value: f64, step: f64, units: [&str; 5]) -> String {
 
 /// Formats a number with three significant digits and no trailing zeros.
 pub fn digits(value: f64) -> String {
-    let size = value.abs();
-    if size == 0.0 || !size.is_finite() {
-        return format!("{value:.0}");
+    match value == 0.0 || !value.is_finite() {
+        true => format!("{value:.0}"),
+        false => significant(value, 3),
     }
-    let before_point = size.log10().floor() as i32 + 1;
-    let decimals = (3 - before_point).clamp(0, 12);
+}
+
+/// Formats a finite number other than 0 with `number` significant digits, but at least all digits
+/// before the point, without trailing zeros.
+pub(crate) fn significant(value: f64, number: i32) -> String {
+    let before_point = value.abs().log10().floor() as i32 + 1;
+    let decimals = (number - before_point).clamp(0, 12);
     trim_point(format!("{value:.*}", decimals as usize))
 }
 
-fn trim_point(text: String) -> String {
+/// Removes trailing zeros after the point.
+pub(crate) fn trim_point(text: String) -> String {
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
     } else {

@@ -17,6 +17,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::human::trim_point;
 use crate::metric::Unit;
 
 mod ratio;
@@ -138,41 +139,23 @@ const ALL_UNITS: &str = "units are ns, us, ms, s, m, h for durations, bps, kbps,
 /// Parses a number with its unit, such as `2s`, `7%`, `20Mbps`, `1MB`, `1.5cores` or `100`.
 pub fn parse_quantity(text: &str) -> Result<Quantity, QuantityError> {
     let (number, suffix) = split(text)?;
-    let trimmed = text.trim();
-    if suffix.is_empty() {
-        return Ok(Quantity {
-            value: number.multiply(1, 0),
-            unit: Unit::Count,
-        });
-    }
-    if let Some((factor, exponent)) = bit_rate_factor(suffix) {
-        return Ok(Quantity {
-            value: number.multiply(factor, exponent),
-            unit: Unit::BitsPerSecond,
-        });
-    }
-    if let Some(factor) = size_factor(suffix) {
-        return Ok(Quantity {
-            value: number.multiply(factor, 0),
-            unit: Unit::Bytes,
-        });
-    }
+    let of = |factor, exponent, unit| Quantity {
+        value: number.multiply(factor, exponent),
+        unit,
+    };
     match suffix {
-        "%" => {
-            return Ok(Quantity {
-                value: number.multiply(1, -2),
-                unit: Unit::Ratio,
-            });
-        }
-        "core" | "cores" => {
-            return Ok(Quantity {
-                value: number.multiply(1, 0),
-                unit: Unit::Cores,
-            });
-        }
+        "" => return Ok(of(1, 0, Unit::Count)),
+        "%" => return Ok(of(1, -2, Unit::Ratio)),
+        "core" | "cores" => return Ok(of(1, 0, Unit::Cores)),
         _ => {}
     }
-    let nanos = parse_nanos(trimmed).map_err(|error| match error {
+    if let Some(exponent) = bit_rate_exponent(suffix) {
+        return Ok(of(1, exponent.into(), Unit::BitsPerSecond));
+    }
+    if let Some(factor) = size_factor(suffix) {
+        return Ok(of(factor, 0, Unit::Bytes));
+    }
+    let nanos = parse_nanos(text).map_err(|error| match error {
         QuantityError::UnknownUnit { text, unit, .. } => QuantityError::UnknownUnit {
             text,
             hint: bytes_per_second_hint(&unit).unwrap_or(ALL_UNITS),
@@ -180,12 +163,12 @@ pub fn parse_quantity(text: &str) -> Result<Quantity, QuantityError> {
         },
         other => other,
     })?;
+    let seconds = Number {
+        mantissa: u128::from(nanos),
+        decimals: 9,
+    };
     Ok(Quantity {
-        value: Number {
-            mantissa: u128::from(nanos),
-            decimals: 9,
-        }
-        .multiply(1, 0),
+        value: seconds.multiply(1, 0),
         unit: Unit::Seconds,
     })
 }
@@ -248,21 +231,19 @@ fn split(text: &str) -> Result<(Number, &str), QuantityError> {
         return Err(QuantityError::Empty);
     }
     let not_a_number = || QuantityError::NotANumber {
-        text: truncated(text).into_owned(),
+        text: truncated(text),
     };
     if let Some(rest) = text.strip_prefix('-') {
         return Err(if rest.starts_with(|c: char| c.is_ascii_digit()) {
             QuantityError::Negative {
-                text: truncated(text).into_owned(),
+                text: truncated(text),
             }
         } else {
             not_a_number()
         });
     }
-    let too_long = || QuantityError::TooLarge {
-        text: truncated(text).into_owned(),
-        limit: "at most 18 digits before the decimal point and 24 in total",
-    };
+    let limit = "at most 18 digits before the decimal point and 24 in total";
+    let too_long = || too_large(text, limit);
     let (number, rest) = digits(text).map_err(|is_too_long| match is_too_long {
         true => too_long(),
         false => not_a_number(),
@@ -314,10 +295,10 @@ fn end_of_digits(text: &str) -> usize {
 }
 
 /// Truncates a text that is too long for a message.
-fn truncated(text: &str) -> Cow<'_, str> {
+fn truncated(text: &str) -> String {
     match text.char_indices().nth(40) {
-        Some((end, _)) => Cow::Owned(format!("{}...", &text[..end])),
-        None => Cow::Borrowed(text),
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -333,15 +314,16 @@ fn duration_factor(unit: &str) -> Option<u64> {
     })
 }
 
-fn bit_rate_factor(unit: &str) -> Option<(u64, i64)> {
+/// Power of ten of a unit of bit rates.
+fn bit_rate_exponent(unit: &str) -> Option<u32> {
     let prefix = ["bps", "bit/s", "b/s"]
         .iter()
         .find_map(|suffix| unit.strip_suffix(suffix))?;
     Some(match prefix {
-        "" => (1, 0),
-        "k" | "K" => (1, 3),
-        "M" | "m" => (1, 6),
-        "G" | "g" => (1, 9),
+        "" => 0,
+        "k" | "K" => 3,
+        "M" | "m" => 6,
+        "G" | "g" => 9,
         _ => return None,
     })
 }
@@ -369,7 +351,6 @@ fn bytes_per_second_hint(unit: &str) -> Option<&'static str> {
 
 /// Parses a duration, such as `1m30s`, into nanoseconds.
 fn parse_nanos(text: &str) -> Result<u64, QuantityError> {
-    const LIMIT: &str = "at most 500 years";
     let text = text.trim();
     let mut rest = text;
     let mut total = 0u64;
@@ -377,7 +358,7 @@ fn parse_nanos(text: &str) -> Result<u64, QuantityError> {
         let (number, after) = split(rest).map_err(|error| match error {
             // The message for `1mfoo` quotes all of it, not only `foo`.
             QuantityError::NotANumber { .. } => QuantityError::NotANumber {
-                text: truncated(text).into_owned(),
+                text: truncated(text),
             },
             other => other,
         })?;
@@ -387,23 +368,20 @@ fn parse_nanos(text: &str) -> Result<u64, QuantityError> {
         let unit = &after[..end];
         if unit.is_empty() {
             return Err(QuantityError::MissingUnit {
-                text: truncated(text).into_owned(),
+                text: truncated(text),
                 kind: QuantityKind::Duration,
             });
         }
         let factor = duration_factor(unit).ok_or_else(|| QuantityError::UnknownUnit {
-            text: truncated(text).into_owned(),
-            unit: truncated(unit).into_owned(),
+            text: truncated(text),
+            unit: truncated(unit),
             hint: QuantityKind::Duration.hint(),
         })?;
         total = number
             .times_integer(factor)
             .and_then(|nanos| total.checked_add(nanos))
             .filter(|nanos| *nanos <= 500 * 365 * 86_400 * 1_000_000_000)
-            .ok_or_else(|| QuantityError::TooLarge {
-                text: truncated(text).into_owned(),
-                limit: LIMIT,
-            })?;
+            .ok_or_else(|| too_large(text, "at most 500 years"))?;
         rest = after[end..].trim_start();
         if rest.is_empty() {
             return Ok(total);
@@ -413,14 +391,14 @@ fn parse_nanos(text: &str) -> Result<u64, QuantityError> {
 
 /// Returns the error for a unit that does not fit `kind`.
 fn unit_error(text: &str, unit: &str, kind: QuantityKind) -> QuantityError {
-    let text = truncated(text.trim()).into_owned();
+    let text = truncated(text.trim());
     if unit.is_empty() {
         return QuantityError::MissingUnit { text, kind };
     }
     let known = unit == "%"
         || unit.starts_with("core")
         || duration_factor(unit).is_some()
-        || bit_rate_factor(unit).is_some()
+        || bit_rate_exponent(unit).is_some()
         || size_factor(unit).is_some();
     if known {
         QuantityError::WrongKind { text, kind }
@@ -431,7 +409,7 @@ fn unit_error(text: &str, unit: &str, kind: QuantityKind) -> QuantityError {
                 QuantityKind::BitRate => bytes_per_second_hint(unit).unwrap_or(kind.hint()),
                 _ => kind.hint(),
             },
-            unit: truncated(unit).into_owned(),
+            unit: truncated(unit),
         }
     }
 }
@@ -536,11 +514,10 @@ impl FromStr for BitRate {
 
     fn from_str(text: &str) -> Result<BitRate, QuantityError> {
         let (number, unit) = split(text)?;
-        let (_, exponent) =
-            bit_rate_factor(unit).ok_or_else(|| unit_error(text, unit, QuantityKind::BitRate))?;
-        let factor = 10u64.pow(u32::try_from(exponent).unwrap_or(0));
+        let exponent =
+            bit_rate_exponent(unit).ok_or_else(|| unit_error(text, unit, QuantityKind::BitRate))?;
         number
-            .times_integer(factor)
+            .times_integer(10u64.pow(exponent))
             .map(BitRate)
             .ok_or_else(|| too_large(text, "at most 18446744073Gbps"))
     }
@@ -636,9 +613,7 @@ impl fmt::Display for Frequency {
         // are below 10^-7, where 20 decimals are more than sufficient.
         match shortest.len() > 2 + DIGITS_MAX && shortest.starts_with("0.") {
             true => {
-                let rounded = format!("{:.20}", self.0);
-                let rounded = rounded.trim_end_matches('0').trim_end_matches('.');
-                write!(f, "{rounded}/s")
+                write!(f, "{}/s", trim_point(format!("{:.20}", self.0)))
             }
             false => write!(f, "{shortest}/s"),
         }
@@ -647,7 +622,7 @@ impl fmt::Display for Frequency {
 
 fn too_large(text: &str, limit: &'static str) -> QuantityError {
     QuantityError::TooLarge {
-        text: truncated(text.trim()).into_owned(),
+        text: truncated(text.trim()),
         limit,
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::human::significant;
 use crate::metric::Unit;
 use crate::threshold::ThresholdResult;
 
@@ -124,6 +125,7 @@ impl ThresholdResult {
             Some(name) => format!("the {name} was"),
             None => "it was".to_owned(),
         };
+        let shown = |value| figure_four_digits(value, self.unit);
         match (self.value, self.window) {
             (Some(value), _) if self.undecided => {
                 // The part after the semicolon says what to do.
@@ -132,25 +134,21 @@ impl ThresholdResult {
                         " cannot be decided: {statistic} ~{}, and clocks of two runners may differ by \
                          {}; a delay between them must be at least three times as long, and must differ \
                          from the limit by more",
-                        figure_four_digits(value, self.unit),
-                        figure_four_digits(error, self.unit),
+                        shown(value),
+                        shown(error),
                     ),
                     None => format!(
                         " cannot be decided: {statistic} ~{}, and the clock of a runner is not known; \
                          a machine was paused, its clock drifts, or its runner did not answer any more",
-                        figure_four_digits(value, self.unit),
+                        shown(value),
                     ),
                 };
             }
             (None, _) => text += ": there was no data, so it failed",
-            (Some(value), None) => {
-                text += &format!(": {statistic} {}", figure_four_digits(value, self.unit));
-            }
+            (Some(value), None) => text += &format!(": {statistic} {}", shown(value)),
             (Some(value), Some(window)) => {
-                text += &format!(
-                    ": {statistic} {} in window {window}, the worst",
-                    figure_four_digits(value, self.unit)
-                );
+                let value = shown(value);
+                text += &format!(": {statistic} {value} in window {window}, the worst");
             }
         }
         text
@@ -179,9 +177,8 @@ pub fn figure_four_digits(value: f64, unit: Unit) -> String {
     };
     match unit {
         Unit::Count => digits(value),
-        Unit::Ratio => format!("{} %", digits(value * 100.0)),
-        // In percent of one core, as top(1) shows it.
-        Unit::Cores => format!("{} %", digits(value * 100.0)),
+        // Processor time in percent of one core, as top(1) shows it.
+        Unit::Ratio | Unit::Cores => format!("{} %", digits(value * 100.0)),
         Unit::BitsPerSecond => thousands(1e3, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]),
         Unit::Bytes => thousands(1024.0, &["B", "KiB", "MiB", "GiB"]),
         Unit::Seconds if magnitude == 0.0 => "0 s".to_owned(),
@@ -192,18 +189,11 @@ pub fn figure_four_digits(value: f64, unit: Unit) -> String {
     }
 }
 
-/// Formats four significant digits, but at least all digits before the point, without trailing
-/// zeros.
+/// Formats four significant digits.
 fn digits(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return format!("{}", value.abs());
-    }
-    let before = value.abs().log10().floor() as i32 + 1;
-    let after = usize::try_from((4 - before).clamp(0, 12)).unwrap_or(0);
-    let text = format!("{value:.after$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
+    match value == 0.0 || !value.is_finite() {
+        true => value.abs().to_string(),
+        false => significant(value, 4),
     }
 }
 

@@ -14,6 +14,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::human::trim_point;
+
 /// Relative standard deviation above which picking at random makes a result uncertain: one run in
 /// twenty then differs by more than twice this value.
 pub const DEVIATION_MAX: f64 = 0.02;
@@ -151,15 +153,10 @@ impl MediaDescription {
 /// Values that are not stated are not compared. Each sentence gives the number of URLs with a known
 /// value.
 pub fn differences(population: &str, urls: &[DescribedUrl], picking: Picking) -> Vec<Difference> {
-    let described: Vec<&MediaDescription> = urls
-        .iter()
-        .filter(|url| url.population == population)
-        .filter_map(|url| url.description.as_ref())
-        .collect();
-    let all = urls
-        .iter()
-        .filter(|url| url.population == population)
-        .count();
+    let own = urls.iter().filter(|url| url.population == population);
+    let all = own.clone().count();
+    let described: Vec<&MediaDescription> =
+        own.filter_map(|url| url.description.as_ref()).collect();
     if described.len() < 2 || picking.clients == 0 {
         return Vec::new();
     }
@@ -197,20 +194,13 @@ impl UrlComparison<'_> {
             }
         }
         let rates = groups.into_values().max_by_key(Vec::len)?;
-        let (deviation, figures) = self.spread(&rates, "Mbit/s", |rate| {
-            format!("{:.3}", rate / 1e6)
-                .trim_end_matches('0')
-                .trim_end_matches('.')
-                .to_owned()
-        })?;
-        let text = format!(
-            "the bit rates of the URLs differ: {figures}{}; the total bit rate of {} clients that pick at \
-             random then varies by {:.1} % from seed to seed (standard deviation)",
-            self.known_suffix(rates.len()),
-            self.clients,
-            deviation * 100.0
-        );
-        Some(self.difference(DifferenceKind::BitRate, deviation, text))
+        self.spread(
+            DifferenceKind::BitRate,
+            "bit rate",
+            "Mbit/s",
+            &rates,
+            |rate| trim_point(format!("{:.3}", rate / 1e6)),
+        )
     }
 
     fn lengths(
@@ -223,17 +213,13 @@ impl UrlComparison<'_> {
             .iter()
             .filter_map(|media| Some(media.length?.min(latest)))
             .collect();
-        let (deviation, figures) = self.spread(&lengths, "s", |seconds| {
-            format!("{seconds:.1}").trim_end_matches(".0").to_owned()
-        })?;
-        let text = format!(
-            "the play times of the URLs differ: {figures}{}; the total play time of {} clients that pick at random \
-             then varies by {:.1} % from seed to seed (standard deviation)",
-            self.known_suffix(lengths.len()),
-            self.clients,
-            deviation * 100.0
-        );
-        Some(self.difference(DifferenceKind::Length, deviation, text))
+        self.spread(
+            DifferenceKind::Length,
+            "play time",
+            "s",
+            &lengths,
+            |seconds| format!("{seconds:.1}").trim_end_matches(".0").to_owned(),
+        )
     }
 
     fn formats(&self, described: &[&MediaDescription]) -> Option<Difference> {
@@ -278,37 +264,41 @@ impl UrlComparison<'_> {
         Some(self.difference(DifferenceKind::Format, deviation, text))
     }
 
-    /// Returns the relative standard deviation of a sum of one pick per client, and the figures as
-    /// text; `None` if the deviation is insignificant.
+    /// Compares the figures of `noun` by the relative standard deviation of a sum of one pick per
+    /// client; `None` if the deviation is insignificant.
     fn spread(
         &self,
-        figures: &[f64],
+        kind: DifferenceKind,
+        noun: &str,
         unit: &str,
+        figures: &[f64],
         show: impl Fn(f64) -> String,
-    ) -> Option<(f64, String)> {
+    ) -> Option<Difference> {
         let count = figures.len() as f64;
         let mean = figures.iter().sum::<f64>() / count;
         if figures.len() < 2 || mean <= 0.0 {
             return None;
         }
-        let variance = figures
-            .iter()
-            .map(|figure| (figure - mean).powi(2))
-            .sum::<f64>()
-            / count;
-        let variation = variance.sqrt() / mean;
+        let squares = figures.iter().map(|figure| (figure - mean).powi(2));
+        let variation = (squares.sum::<f64>() / count).sqrt() / mean;
         let deviation = variation / (self.clients as f64).sqrt();
         let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
         let most = figures.iter().copied().fold(0.0, f64::max);
-        (deviation > DEVIATION_MAX).then(|| {
-            let text = format!(
-                "{} to {} {unit}, on average {}, coefficient of variation {variation:.2}",
-                show(least),
-                show(most),
-                show(mean)
-            );
-            (deviation, text)
-        })
+        if deviation.is_nan() || deviation <= DEVIATION_MAX {
+            return None;
+        }
+        let text = format!(
+            "the {noun}s of the URLs differ: {} to {} {unit}, on average {}, coefficient of variation \
+             {variation:.2}{}; the total {noun} of {} clients that pick at random then varies by {:.1} % \
+             from seed to seed (standard deviation)",
+            show(least),
+            show(most),
+            show(mean),
+            self.known_suffix(figures.len()),
+            self.clients,
+            deviation * 100.0
+        );
+        Some(self.difference(kind, deviation, text))
     }
 
     /// States for how many URLs the value is known; empty if for all.

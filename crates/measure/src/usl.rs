@@ -254,12 +254,7 @@ fn linearised(points: &[Point]) -> Option<Parameters> {
         let n = point.clients;
         let weight = (point.output * point.output / n).powi(2);
         let row = [1.0, n - 1.0, n * (n - 1.0)];
-        for (i, one) in row.iter().enumerate() {
-            for (j, other) in row.iter().enumerate() {
-                normal[i][j] += weight * one * other;
-            }
-            right[i] += weight * one * (n / point.output);
-        }
+        add_row(&mut normal, &mut right, row, n / point.output, weight);
     }
     let [a, b, c] = solve(normal, right)?;
     let start = if a > 0.0 {
@@ -281,14 +276,19 @@ fn normal_equations(points: &[Point], at: Parameters) -> (Matrix, Parameters) {
     for point in points {
         let row = slopes(at, point.clients);
         let rest = point.output - law(at, point.clients);
-        for (i, one) in row.iter().enumerate() {
-            for (j, other) in row.iter().enumerate() {
-                normal[i][j] += one * other;
-            }
-            right[i] += one * rest;
-        }
+        add_row(&mut normal, &mut right, row, rest, 1.0);
     }
     (normal, right)
+}
+
+/// Adds an equation to the normal equations: its factors, its right side and its weight.
+fn add_row(normal: &mut Matrix, right: &mut Parameters, row: Parameters, is: f64, weight: f64) {
+    for (i, one) in row.iter().enumerate() {
+        for (j, other) in row.iter().enumerate() {
+            normal[i][j] += weight * one * other;
+        }
+        right[i] += weight * one * is;
+    }
 }
 
 /// Levenberg-Marquardt iterations. A parameter at its bound whose step would leave the bounds is
@@ -317,28 +317,23 @@ fn levenberg_marquardt(points: &[Point], start: Parameters) -> Parameters {
                 wanted[i] = 0.0;
             }
         }
-        let Some(step) = solve(damped, wanted) else {
+        let next = solve(damped, wanted).map(|step| {
+            let next = bounded([at[0] + step[0], at[1] + step[1], at[2] + step[2]]);
+            (next, sum_of_squares(points, next))
+        });
+        let Some((next, next_squares)) = next.filter(|(_, other)| *other < squares) else {
             damping *= 10.0;
             if damping > 1e12 {
                 break;
             }
             continue;
         };
-        let next = bounded([at[0] + step[0], at[1] + step[1], at[2] + step[2]]);
-        let next_squares = sum_of_squares(points, next);
-        if next_squares < squares {
-            let gained = squares - next_squares;
-            at = next;
-            squares = next_squares;
-            damping = (damping / 10.0).max(1e-12);
-            if gained <= squares * 1e-14 {
-                break;
-            }
-        } else {
-            damping *= 10.0;
-            if damping > 1e12 {
-                break;
-            }
+        let gained = squares - next_squares;
+        at = next;
+        squares = next_squares;
+        damping = (damping / 10.0).max(1e-12);
+        if gained <= squares * 1e-14 {
+            break;
         }
     }
     at

@@ -303,16 +303,11 @@ impl Totals {
             MetricSource::Counter(id) => Some(counter(id)),
             MetricSource::Sum(a, b) => Some(counter(a) + counter(b)),
             MetricSource::Difference(a, b) => Some(counter(a) - counter(b)),
-            MetricSource::LossRatio(a, b) => {
-                (counter(a) > 0.0).then(|| (counter(a) - counter(b)) / counter(a))
-            }
-            MetricSource::WrongShare(all, right, less) => {
-                let all: f64 = all.iter().copied().map(counter).sum();
-                (all > 0.0).then(|| (all - (counter(right) - counter(less))) / all)
-            }
-            MetricSource::Share(a, b) => {
-                let both = counter(a) + counter(b);
-                (both > 0.0).then(|| counter(a) / both)
+            MetricSource::LossRatio(..)
+            | MetricSource::WrongShare(..)
+            | MetricSource::Share(..) => {
+                let (part, whole) = self.share(metric.source)?;
+                (whole > 0.0).then(|| part / whole)
             }
             MetricSource::Rate(a, factor) => (self.seconds > 0.0).then(|| {
                 let timed = self.timed[usize::from(a.0)] as f64;
@@ -321,6 +316,20 @@ impl Totals {
             // Negative powers divide: 10^9 is exact in binary, 10^-9 is not.
             MetricSource::Scaled(a, power) if power < 0 => Some(counter(a) / 10f64.powi(-power)),
             MetricSource::Scaled(a, power) => Some(counter(a) * 10f64.powi(power)),
+        }
+    }
+
+    /// Returns numerator and denominator of a share. `None` for a source of another kind.
+    fn share(&self, source: MetricSource) -> Option<(f64, f64)> {
+        let counter = |id: CounterId| self.counter(id) as f64;
+        match source {
+            MetricSource::LossRatio(a, b) => Some((counter(a) - counter(b), counter(a))),
+            MetricSource::WrongShare(all, right, less) => {
+                let all: f64 = all.iter().copied().map(counter).sum();
+                Some((all - (counter(right) - counter(less)), all))
+            }
+            MetricSource::Share(a, b) => Some((counter(a), counter(a) + counter(b))),
+            _ => None,
         }
     }
 
@@ -341,7 +350,11 @@ impl Totals {
         let (mut above, mut below) = (0.0, 0.0);
         let mut sum = None;
         for (totals, metric) in of_it {
-            let counter = |id: CounterId| totals.counter(id) as f64;
+            if let Some((part, whole)) = totals.share(metric.source) {
+                above += part;
+                below += whole;
+                continue;
+            }
             match metric.source {
                 MetricSource::Distribution(id) => {
                     if let Some(distribution) = totals.histograms.get(&id) {
@@ -349,19 +362,6 @@ impl Totals {
                     }
                 }
                 MetricSource::Gauge(..) => return None,
-                MetricSource::LossRatio(a, b) => {
-                    above += counter(a) - counter(b);
-                    below += counter(a);
-                }
-                MetricSource::WrongShare(all, right, less) => {
-                    let all: f64 = all.iter().copied().map(counter).sum();
-                    above += all - (counter(right) - counter(less));
-                    below += all;
-                }
-                MetricSource::Share(a, b) => {
-                    above += counter(a);
-                    below += counter(a) + counter(b);
-                }
                 _ => {
                     if let Some(value) = totals.figure(metric, statistic) {
                         *sum.get_or_insert(0.0) += value;

@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Comparison, Resolved, Threshold, ThresholdError, ThresholdFigure};
 use crate::clock_error::ClockError;
-use crate::metric::Statistic;
-use crate::metric::{Catalogue, MetricSource, Unit};
+use crate::metric::{Catalogue, MetricSource, Statistic, Unit};
 use crate::recorder::Window;
 use crate::tester;
 use crate::totals::{Totals, WINDOW_SECONDS_MIN};
@@ -111,29 +110,15 @@ impl Judge {
         warm_up_windows: u64,
     ) -> Result<Judge, ThresholdError> {
         let implied = super::implied_thresholds(&thresholds, subjects);
-        let implied = implied
-            .iter()
-            .map(|text| Ok((Threshold::parse(text)?, true)))
-            .collect::<Result<Vec<_>, ThresholdError>>()?;
+        let implied = implied.iter().map(|text| Threshold::parse(text));
+        let implied = implied.collect::<Result<Vec<_>, _>>()?;
         // Explicit thresholds first, in their order.
-        let all = thresholds
-            .into_iter()
-            .map(|threshold| (threshold, false))
-            .chain(implied);
-        let watched = all
-            .map(|(threshold, implied)| {
-                Ok(JudgedThreshold {
-                    resolved: threshold.resolve(subjects)?,
-                    threshold,
-                    implied,
-                    worst: None,
-                    clients: None,
-                    decisive_losses: None,
-                })
-            })
-            .collect::<Result<Vec<_>, ThresholdError>>()?;
+        let explicit = thresholds.into_iter().map(|threshold| (threshold, false));
+        let all = explicit.chain(implied.into_iter().map(|threshold| (threshold, true)));
+        let watched =
+            all.map(|(threshold, implied)| JudgedThreshold::new(threshold, implied, subjects));
         Ok(Judge {
-            watched,
+            watched: watched.collect::<Result<_, _>>()?,
             warm_up_windows,
         })
     }
@@ -151,14 +136,8 @@ impl Judge {
         let threshold = Threshold::parse(text)?;
         let replaced = |watched: &JudgedThreshold| watched.threshold.replaces(&threshold);
         if !self.watched.iter().any(replaced) {
-            self.watched.push(JudgedThreshold {
-                resolved: threshold.resolve(subjects)?,
-                threshold,
-                implied: true,
-                worst: None,
-                clients: None,
-                decisive_losses: None,
-            });
+            let watched = JudgedThreshold::new(threshold, true, subjects)?;
+            self.watched.push(watched);
         }
         Ok(self)
     }
@@ -270,6 +249,21 @@ fn lost_on_this_machine(totals: &BTreeMap<String, Totals>, subject: &str) -> f64
 }
 
 impl JudgedThreshold {
+    fn new(
+        threshold: Threshold,
+        implied: bool,
+        subjects: &[(&str, Catalogue)],
+    ) -> Result<JudgedThreshold, ThresholdError> {
+        Ok(JudgedThreshold {
+            resolved: threshold.resolve(subjects)?,
+            threshold,
+            implied,
+            worst: None,
+            clients: None,
+            decisive_losses: None,
+        })
+    }
+
     fn update_worst(&mut self, window: u64, value: f64) {
         let (comparison, limit) = (self.threshold.comparison, self.resolved.limit);
         let worse = |worst: WorstWindow| {

@@ -19,8 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::human;
-use crate::metric::Statistic;
-use crate::metric::{Catalogue, CounterId, MetricSource, Unit};
+use crate::metric::{Catalogue, CounterId, MetricSource, Statistic, Unit};
 use crate::recorder::Window;
 use crate::tester;
 use crate::totals::{Totals, WINDOW_SECONDS_MIN};
@@ -106,18 +105,15 @@ impl Crossings {
             .take(RANGES_LISTED_MAX)
             .map(stretch)
             .collect();
-        let (word, more) = (
-            if self.crossed == 1 {
-                "window"
-            } else {
-                "windows"
-            },
-            if self.ranges.len() > RANGES_LISTED_MAX {
-                " and later"
-            } else {
-                ""
-            },
-        );
+        let word = if self.crossed == 1 {
+            "window"
+        } else {
+            "windows"
+        };
+        let more = match self.ranges.len() > RANGES_LISTED_MAX {
+            true => " and later",
+            false => "",
+        };
         format!("{word} {}{more}", named.join(", "))
     }
 }

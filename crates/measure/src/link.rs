@@ -74,8 +74,6 @@ crate::metrics! {
     }
 }
 
-static GROUPS: [&Group; 1] = [&LINK];
-
 /// Names of the subjects of a link, uplink first: of the link of `population`, or of the link that
 /// all populations share.
 pub fn subjects(population: Option<&str>) -> [String; 2] {
@@ -86,7 +84,7 @@ pub fn subjects(population: Option<&str>) -> [String; 2] {
 }
 
 /// Metrics of the subjects [`UPLINK`] and [`DOWNLINK`].
-pub static LINK_CATALOGUE: Catalogue = Catalogue(&GROUPS);
+pub static LINK_CATALOGUE: Catalogue = Catalogue(&[&LINK]);
 
 /// Reason why a direction did not work as configured because of the tester, or `None`.
 pub fn invalid_reason(totals: &Totals) -> Option<String> {

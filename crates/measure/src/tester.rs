@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::metric::Statistic;
-use crate::metric::{Catalogue, Group};
+use crate::metric::{Catalogue, Group, Statistic};
 use crate::totals::Totals;
 
 crate::metrics! {
@@ -99,10 +98,8 @@ crate::metrics! {
     }
 }
 
-static GROUPS: [&Group; 1] = [&TESTER];
-
 /// The metrics of the subject `tester`.
-pub static TESTER_CATALOGUE: Catalogue = Catalogue(&GROUPS);
+pub static TESTER_CATALOGUE: Catalogue = Catalogue(&[&TESTER]);
 
 /// Resource use of one worker over a run, without its warm-up. `None` is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

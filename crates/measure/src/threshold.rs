@@ -29,8 +29,7 @@ mod worsening;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::metric::Statistic;
-use crate::metric::{Catalogue, Metric, MetricSource, Unit};
+use crate::metric::{Catalogue, Metric, MetricSource, Statistic, Unit};
 use crate::nearest::suggest;
 use crate::recorder::Window;
 use crate::totals::Totals;

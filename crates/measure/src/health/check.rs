@@ -1,8 +1,7 @@
 //! Health checks: the value compared with each bound, and the remedy if it is crossed.
 
 use crate::health::HealthBounds;
-use crate::metric::Statistic;
-use crate::metric::Unit;
+use crate::metric::{Statistic, Unit};
 use crate::tester;
 use crate::totals::Totals;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 use mediagen::time_code::TimeCode;
 
-use crate::media::shared::{Arrivals, Jitter, PlayoutModel, TimeCodes, figures};
+use crate::media::shared::{Arrivals, Jitter, PlayoutModel, TimeCodes, figures, stream_counts};
 use crate::viewer::Delivery;
 use session::MediaEvent;
 
@@ -40,19 +40,16 @@ pub struct Frame {
     pub code: Option<TimeCode>,
 }
 
-/// Counters of one stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FrameCounts {
-    /// See [`m::FRAMES`].
-    pub frames: u64,
-    /// See [`m::PAYLOAD_BYTES`].
-    pub payload_bytes: u64,
-    /// See [`m::WIRE_BYTES`].
-    pub wire_bytes: u64,
-    /// See [`m::STALLS`].
-    pub stalls: u64,
-    /// See [`m::CLOCK_JUMPS`].
-    pub clock_jumps: u64,
+stream_counts! {
+    /// Counters of one stream.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    FrameCounts {
+        frames: FRAMES,
+        payload_bytes: PAYLOAD_BYTES,
+        wire_bytes: WIRE_BYTES,
+        stalls: STALLS,
+        clock_jumps: CLOCK_JUMPS,
+    }
 }
 
 /// Receives one stream of frames: counts and measures. Allocates nothing per frame.

@@ -62,7 +62,29 @@ macro_rules! figures {
     };
 }
 
-pub(crate) use {figures, time_code_metrics};
+/// Declares the counters of a stream, each of which counts the same as a metric of a module `m`.
+/// Other fields may follow behind a semicolon.
+macro_rules! stream_counts {
+    (
+        $(#[$meta:meta])*
+        $Name:ident { $($field:ident: $METRIC:ident),+ $(,)? $(; $($others:tt)+)? }
+    ) => {
+        $(#[$meta])*
+        pub struct $Name {
+            $(#[doc = concat!("See [`m::", stringify!($METRIC), "`].")] pub $field: u64,)+
+            $($($others)+)?
+        }
+
+        impl $Name {
+            /// Adds the counters of another stream.
+            pub fn add(&mut self, other: &$Name) {
+                $(self.$field += other.$field;)+
+            }
+        }
+    };
+}
+
+pub(crate) use {figures, stream_counts, time_code_metrics};
 
 /// Nanoseconds per unit of a media clock. Returns 0 for a clock of 0 Hz, which a description may
 /// state and with which nothing can be measured.

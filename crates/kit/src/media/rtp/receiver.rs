@@ -11,7 +11,7 @@ use super::header::{FIXED_LENGTH, Header};
 use super::metrics as m;
 use super::outage::{ClockComparison, PacketTime};
 use super::sequence::{MAX_DROPOUT, NewNumber, SequenceClass, SequenceTracker};
-use crate::media::shared::{Arrivals, Jitter};
+use crate::media::shared::{Arrivals, Jitter, stream_counts};
 use session::{Arrival, MediaEvent, Sink};
 
 mod padding;
@@ -49,34 +49,27 @@ pub struct ReceiverConfig {
     pub playout_buffer: Duration,
 }
 
-/// Counters of one stream since its start, across restarts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-#[repr(C)]
-pub struct StreamCounts {
-    /// See [`super::metrics::EXPECTED`].
-    pub expected: u64,
-    /// See [`super::metrics::RECEIVED`].
-    pub received: u64,
-    /// See [`super::metrics::PAYLOAD_BYTES`].
-    pub payload_bytes: u64,
-    /// See [`super::metrics::WIRE_BYTES`].
-    pub wire_bytes: u64,
-    /// See [`super::metrics::DUPLICATED`].
-    pub duplicated: u64,
-    /// See [`super::metrics::REORDERED`].
-    pub reordered: u64,
-    /// See [`super::metrics::LATE`].
-    pub late: u64,
-    /// See [`super::metrics::MALFORMED`].
-    pub malformed: u64,
-    /// See [`super::metrics::RESTARTS`].
-    pub restarts: u64,
-    /// See [`super::metrics::SENDER_REPORTS`].
-    pub sender_reports: u64,
-    /// See [`super::metrics::LOST_TAIL`]; `None` if it is unknown. Known after
-    /// [`RtpReceiver::finish`] at the earliest.
-    pub lost_tail: Option<u64>,
+stream_counts! {
+    /// Counters of one stream since its start, across restarts.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default)]
+    #[repr(C)]
+    StreamCounts {
+        expected: EXPECTED,
+        received: RECEIVED,
+        payload_bytes: PAYLOAD_BYTES,
+        wire_bytes: WIRE_BYTES,
+        duplicated: DUPLICATED,
+        reordered: REORDERED,
+        late: LATE,
+        malformed: MALFORMED,
+        restarts: RESTARTS,
+        sender_reports: SENDER_REPORTS,
+        ;
+        /// See [`m::LOST_TAIL`]; `None` if it is unknown. Known after
+        /// [`RtpReceiver::finish`] at the earliest.
+        pub lost_tail: Option<u64>,
+    }
 }
 
 impl StreamCounts {

@@ -161,17 +161,7 @@ impl StreamSummary {
     /// Adds another stream that the client received: counters are summed, the longest gap is kept.
     /// PIDs belong to one stream and are removed.
     pub fn add(&mut self, other: &StreamSummary) {
-        let (own, others) = (&mut self.counts, &other.counts);
-        own.expected += others.expected;
-        own.received += others.received;
-        own.payload_bytes += others.payload_bytes;
-        own.wire_bytes += others.wire_bytes;
-        own.duplicated += others.duplicated;
-        own.reordered += others.reordered;
-        own.late += others.late;
-        own.malformed += others.malformed;
-        own.restarts += others.restarts;
-        own.sender_reports += others.sender_reports;
+        self.counts.add(&other.counts);
         if let (Some(own), Some(others)) = (&mut self.ts, &other.ts) {
             own.counts.add(&others.counts);
             match (&mut own.datagrams, &others.datagrams) {

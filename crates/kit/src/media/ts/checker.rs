@@ -18,7 +18,7 @@ use measure::{Recorder, Time};
 use serde::Serialize;
 
 use super::metrics as m;
-use crate::media::shared::Arrivals;
+use crate::media::shared::{Arrivals, stream_counts};
 use mediagen::steps;
 use mediagen::ts::packet::{Header, NULL_PID, PACKET_LEN, PAT_PID, SYNC};
 use mediagen::ts::stamp::Stamp;
@@ -89,88 +89,51 @@ pub struct PreviousChannel {
     pub group: Option<SocketAddr>,
 }
 
-/// Counters of one stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct TsCounts {
-    /// See [`m::TS_PACKETS`].
-    pub ts_packets: u64,
-    /// See [`m::SYNC_LOSSES`].
-    pub sync_losses: u64,
-    /// See [`m::OUT_OF_SYNC_BYTES`].
-    pub out_of_sync_bytes: u64,
-    /// See [`m::CONTINUITY_ERRORS`].
-    pub continuity_errors: u64,
-    /// See [`m::CONTINUITY_LOST`].
-    pub continuity_lost: u64,
-    /// See [`m::TS_DUPLICATES`].
-    pub ts_duplicates: u64,
-    /// See [`m::TRANSPORT_ERRORS`].
-    pub transport_errors: u64,
-    /// See [`m::MALFORMED`].
-    pub malformed: u64,
-    /// See [`m::TABLE_ERRORS`].
-    pub table_errors: u64,
-    /// See [`m::UNTRACKED_PACKETS`].
-    pub untracked_packets: u64,
-    /// See [`m::PCR_JUMPS`].
-    pub pcr_jumps: u64,
-}
-
-impl TsCounts {
-    /// Adds the counters of another stream.
-    pub fn add(&mut self, other: &TsCounts) {
-        self.ts_packets += other.ts_packets;
-        self.sync_losses += other.sync_losses;
-        self.out_of_sync_bytes += other.out_of_sync_bytes;
-        self.continuity_errors += other.continuity_errors;
-        self.continuity_lost += other.continuity_lost;
-        self.ts_duplicates += other.ts_duplicates;
-        self.transport_errors += other.transport_errors;
-        self.malformed += other.malformed;
-        self.table_errors += other.table_errors;
-        self.untracked_packets += other.untracked_packets;
-        self.pcr_jumps += other.pcr_jumps;
+stream_counts! {
+    /// Counters of one stream.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    TsCounts {
+        ts_packets: TS_PACKETS,
+        sync_losses: SYNC_LOSSES,
+        out_of_sync_bytes: OUT_OF_SYNC_BYTES,
+        continuity_errors: CONTINUITY_ERRORS,
+        continuity_lost: CONTINUITY_LOST,
+        ts_duplicates: TS_DUPLICATES,
+        transport_errors: TRANSPORT_ERRORS,
+        malformed: MALFORMED,
+        table_errors: TABLE_ERRORS,
+        untracked_packets: UNTRACKED_PACKETS,
+        pcr_jumps: PCR_JUMPS,
     }
 }
 
-/// Counters of the stamped datagrams of one stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct DatagramCounts {
-    /// See [`m::EXPECTED`].
-    pub expected: u64,
-    /// See [`m::RECEIVED`].
-    pub received: u64,
-    /// See [`m::DUPLICATED`].
-    pub duplicated: u64,
-    /// See [`m::REORDERED`].
-    pub reordered: u64,
-    /// See [`m::LATE`].
-    pub late: u64,
-    /// See [`m::FOREIGN`].
-    pub foreign: u64,
-    /// See [`m::OLD_CHANNEL`].
-    pub old_channel: u64,
-    /// See [`m::DAMAGED`].
-    pub damaged: u64,
-    /// See [`m::STRAY_PACKETS`].
-    pub stray_packets: u64,
-    /// See [`m::RESTARTS`].
-    pub restarts: u64,
+stream_counts! {
+    /// Counters of the stamped datagrams of one stream.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    DatagramCounts {
+        expected: EXPECTED,
+        received: RECEIVED,
+        duplicated: DUPLICATED,
+        reordered: REORDERED,
+        late: LATE,
+        foreign: FOREIGN,
+        old_channel: OLD_CHANNEL,
+        damaged: DAMAGED,
+        stray_packets: STRAY_PACKETS,
+        restarts: RESTARTS,
+    }
 }
 
-impl DatagramCounts {
-    /// Adds the counters of another stream.
-    pub fn add(&mut self, other: &DatagramCounts) {
-        self.expected += other.expected;
-        self.received += other.received;
-        self.duplicated += other.duplicated;
-        self.reordered += other.reordered;
-        self.late += other.late;
-        self.foreign += other.foreign;
-        self.old_channel += other.old_channel;
-        self.damaged += other.damaged;
-        self.stray_packets += other.stray_packets;
-        self.restarts += other.restarts;
+impl TsCounts {
+    /// Reads the header of a packet. Counts a packet that is malformed or damaged, and returns
+    /// `None`.
+    #[inline]
+    fn read_header(&mut self, packet: &[u8; PACKET_LEN]) -> Option<Header> {
+        let header = Header::parse(packet);
+        self.malformed += u64::from(header.is_err());
+        let header = header.ok()?;
+        self.transport_errors += u64::from(header.damaged);
+        (!header.damaged).then_some(header)
     }
 }
 
@@ -447,14 +410,9 @@ impl TsChecker {
 
     /// Handles the contents of any packet of this stream.
     fn inspect(&mut self, packet: &[u8; PACKET_LEN], at: Time, recorder: &mut Recorder) {
-        let Ok(header) = Header::parse(packet) else {
-            self.counts.malformed += 1;
+        let Some(header) = self.counts.read_header(packet) else {
             return;
         };
-        if header.damaged {
-            self.counts.transport_errors += 1;
-            return;
-        }
         if header.pid == NULL_PID {
             self.null_packets += 1;
             return;

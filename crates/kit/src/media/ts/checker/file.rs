@@ -160,14 +160,9 @@ impl TsFile {
             return;
         }
         self.counts.ts_packets += 1;
-        let Ok(header) = Header::parse(packet) else {
-            self.counts.malformed += 1;
+        let Some(header) = self.counts.read_header(packet) else {
             return;
         };
-        if header.damaged {
-            self.counts.transport_errors += 1;
-            return;
-        }
         if header.pid == NULL_PID {
             return;
         }

@@ -134,8 +134,8 @@ impl FrameReceiver {
 
     pub fn counts(&self) -> FrameCounts {
         FrameCounts {
-            frames: self.playing.frames(),
-            stalls: self.playing.stalls(),
+            frames: self.playing.frames,
+            stalls: self.playing.stalls,
             ..self.counts
         }
     }

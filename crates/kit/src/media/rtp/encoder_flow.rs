@@ -119,7 +119,7 @@ impl EncoderFlow {
 
     /// Number of due packets so far that the network stack did not accept.
     pub fn rejected(&self) -> u64 {
-        self.tally.not_taken()
+        self.tally.not_taken
     }
 
     /// Returns a report on the packets that left so far; see [`super::RtpFlow::report`].

@@ -513,7 +513,7 @@ impl RtpFlow {
 
     /// Number of due packets so far that the network stack or the connection did not accept.
     pub fn rejected(&self) -> u64 {
-        self.tally.not_taken()
+        self.tally.not_taken
     }
 
     /// Statistics of what was really sent so far.
@@ -522,7 +522,7 @@ impl RtpFlow {
             .tally
             .served(self.ssrc, self.first_seq, self.schedule.number);
         if let Some(log) = &self.log {
-            served.departures = log.departures().to_vec();
+            served.departures = log.departures.clone();
         }
         served
     }

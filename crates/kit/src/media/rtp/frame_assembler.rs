@@ -114,7 +114,8 @@ pub(super) struct FrameAssembler {
     /// The other open frames in the order in which they began, as a ring buffer: most frames are
     /// only inserted and removed, and only these are accessed.
     older: [Frame; OLDER_MAX],
-    playing: PlayoutModel,
+    /// Playout of the complete frames so far.
+    pub(super) playing: PlayoutModel,
     broken: u64,
     /// True if any frame ended with the marker bit: all frames then should.
     uses_markers: bool,
@@ -224,17 +225,7 @@ impl FrameAssembler {
 
     /// Number of complete frames, broken frames and stalls so far.
     pub(super) fn counts(&self) -> (u64, u64, u64) {
-        (self.playing.frames(), self.broken, self.playing.stalls())
-    }
-
-    /// Playout of the complete frames so far.
-    pub(super) fn playing(&self) -> &PlayoutModel {
-        &self.playing
-    }
-
-    /// Sets the total duration of the stalls that a receiver on another machine counted.
-    pub(super) fn set_remote_stalls(&mut self, stalled: Duration) {
-        self.playing.set_remote_stalls(stalled);
+        (self.playing.frames, self.broken, self.playing.stalls)
     }
 
     /// Handles the first copy of a packet. `base` is the lowest extended sequence number of the

@@ -670,7 +670,7 @@ impl RtpReceiver {
 
     /// Current interarrival jitter (RFC 3550, A.8).
     pub fn jitter(&self) -> Duration {
-        Duration::from_nanos(self.jitter.nanos().round() as u64)
+        Duration::from_nanos(self.jitter.estimate.round() as u64)
     }
 
     /// Mean of the interarrival jitter after each packet.
@@ -687,12 +687,12 @@ impl RtpReceiver {
     /// Smallest playout delay with which every complete frame so far would have played in time. The
     /// last eight frames are judged by [`RtpReceiver::finish`].
     pub fn playout_buffer(&self) -> Option<Duration> {
-        self.playout.playing().required_delay()
+        self.playout.playing.required_delay()
     }
 
     /// Total duration of the stalls so far.
     pub fn stalled(&self) -> Duration {
-        self.playout.playing().stalled()
+        self.playout.playing.stalled()
     }
 
     /// Number of complete frames, broken frames and stalls so far.
@@ -747,7 +747,7 @@ impl RtpReceiver {
         {
             recorder.record_duration(m::LONGEST_GAP, self.longest_gap());
         }
-        self.playout.playing().finish::<RtpMetrics>(recorder);
+        self.playout.playing.finish::<RtpMetrics>(recorder);
     }
 }
 

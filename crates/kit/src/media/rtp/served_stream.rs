@@ -100,7 +100,7 @@ const DEPARTURES_MAX: usize = 1 << 17;
 pub(super) struct DepartureLog {
     /// Timestamps of the packets that were handed out to the network stack.
     handed_out: VecDeque<u32>,
-    departures: Vec<Departure>,
+    pub(super) departures: Vec<Departure>,
 }
 
 impl DepartureLog {
@@ -121,10 +121,6 @@ impl DepartureLog {
             });
         }
     }
-
-    pub(super) fn departures(&self) -> &[Departure] {
-        &self.departures
-    }
 }
 
 /// Counters of a stream.
@@ -135,7 +131,7 @@ pub(super) struct DepartureCounter {
     copy_bytes: u64,
     duplicated: u64,
     reordered: u64,
-    not_taken: u64,
+    pub(super) not_taken: u64,
     /// Number of the packet that left first, and highest number.
     first: Option<u64>,
     highest: u64,
@@ -193,10 +189,6 @@ impl DepartureCounter {
 
     pub(super) fn has_sent(&self) -> bool {
         self.began.is_some()
-    }
-
-    pub(super) fn not_taken(&self) -> u64 {
-        self.not_taken
     }
 
     pub(super) fn sent_with_copies(&self) -> (u64, u64) {

@@ -16,7 +16,8 @@ pub(crate) struct Jitter {
     /// Nanoseconds per unit of the media clock.
     nanos_per_tick: f64,
     previous: Option<(Time, u32)>,
-    estimate: f64,
+    /// Current estimate, in nanoseconds.
+    pub(crate) estimate: f64,
     sum: f64,
     count: u64,
 }
@@ -68,11 +69,6 @@ impl Jitter {
             M::LATENESS
         };
         recorder.record_batched(side, round(size));
-    }
-
-    /// Current estimate, in nanoseconds.
-    pub(crate) fn nanos(&self) -> f64 {
-        self.estimate
     }
 
     /// Mean of the estimates after each packet, in nanoseconds. `None` before the second packet.

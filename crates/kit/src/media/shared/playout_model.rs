@@ -15,8 +15,9 @@ pub(crate) struct PlayoutModel {
     buffer: f64,
     clock: Option<PlayoutClock>,
     required_delay: f64,
-    frames: u64,
-    stalls: u64,
+    /// Number of complete frames so far.
+    pub(crate) frames: u64,
+    pub(crate) stalls: u64,
     /// Total duration of all stalls, also of those before a restart, in nanoseconds.
     stalled: u64,
 }
@@ -44,15 +45,6 @@ impl PlayoutModel {
             stalls: 0,
             stalled: 0,
         }
-    }
-
-    /// Number of complete frames so far.
-    pub(crate) fn frames(&self) -> u64 {
-        self.frames
-    }
-
-    pub(crate) fn stalls(&self) -> u64 {
-        self.stalls
     }
 
     /// Total duration of the stalls so far.

@@ -422,7 +422,7 @@ impl TsChecker {
             self.handle_table(&header, packet, at, recorder);
         }
         if let Some(pcr) = header.pcr
-            && Some(header.pid) == self.tables.clock_pid()
+            && Some(header.pid) == self.tables.clock_pid
         {
             self.clock
                 .reference(pcr, header.discontinuity, at, &mut self.counts, recorder);
@@ -471,21 +471,20 @@ impl TsChecker {
         at: Time,
         recorder: &mut Recorder,
     ) {
-        let before = (self.tables.has_association(), self.tables.has_map());
+        let before = (self.tables.has_association(), self.tables.has_map);
         self.tables
             .packet(header, header.payload_of(packet), &mut self.counts);
-        if self.tables.has_map() {
+        if self.tables.has_map {
             self.media_arrivals.map_arrived(at);
         }
-        let delay = at.since(self.due).as_nanos() as u64;
         if self.before.is_some() {
             return;
         }
         if !before.0 && self.tables.has_association() {
-            recorder.record(m::PAT_DELAY, delay);
+            recorder.record_duration(m::PAT_DELAY, at.since(self.due));
         }
-        if !before.1 && self.tables.has_map() {
-            recorder.record(m::PMT_DELAY, delay);
+        if !before.1 && self.tables.has_map {
+            recorder.record_duration(m::PMT_DELAY, at.since(self.due));
         }
     }
 
@@ -496,7 +495,7 @@ impl TsChecker {
         at: Time,
         recorder: &mut Recorder,
     ) {
-        let Some((pid, entry)) = self.tables.entry() else {
+        let Some((pid, entry)) = self.tables.entry else {
             return;
         };
         if header.pid != pid {
@@ -520,7 +519,7 @@ impl TsChecker {
         if found {
             self.random_access = Some(at);
             if self.before.is_none() {
-                recorder.record(m::RANDOM_ACCESS_DELAY, at.since(self.due).as_nanos() as u64);
+                recorder.record_duration(m::RANDOM_ACCESS_DELAY, at.since(self.due));
             }
         }
     }
@@ -616,7 +615,7 @@ impl TsChecker {
         }
         self.flush_counts(recorder);
         if self.first_arrival.is_some() {
-            recorder.record(m::LONGEST_GAP, self.longest_gap().as_nanos() as u64);
+            recorder.record_duration(m::LONGEST_GAP, self.longest_gap());
             self.media_arrivals.finish(recorder);
             self.coded_pictures.finish(recorder);
         }
@@ -628,7 +627,7 @@ impl TsChecker {
 
     /// Counters of the stamped datagrams so far; `None` if none arrived.
     pub fn datagrams(&self) -> Option<&DatagramCounts> {
-        self.datagrams.as_ref().map(|datagrams| datagrams.counts())
+        self.datagrams.as_ref().map(|datagrams| &datagrams.counts)
     }
 
     /// Counts of the tracked PIDs, in the order in which they first arrived.
@@ -650,7 +649,7 @@ impl TsChecker {
     /// Group whose datagrams belong to this stream, if known.
     pub fn group(&self) -> Option<SocketAddr> {
         match &self.datagrams {
-            Some(datagrams) => datagrams.group(),
+            Some(datagrams) => datagrams.group,
             None => self.group,
         }
     }

@@ -17,7 +17,7 @@ impl RtpReceiver {
     ) {
         self.finished = true;
         self.counts = counts;
-        self.playout.set_remote_stalls(stalled);
+        self.playout.playing.set_remote_stalls(stalled);
         if let Some((first, last)) = arrivals {
             self.first_arrival.get_or_insert(first);
             self.arrivals.begin(last.max(self.arrivals.last()));

@@ -33,7 +33,8 @@ pub(super) enum Owner {
 /// Datagrams of a stream.
 #[derive(Debug)]
 pub(super) struct Datagrams {
-    group: Option<SocketAddr>,
+    /// Group that the stamps must name, if known.
+    pub(super) group: Option<SocketAddr>,
     /// Group of the previous channel.
     previous_group: Option<SocketAddr>,
     /// Wall clock at the start of the run, in nanoseconds since 1970.
@@ -43,7 +44,7 @@ pub(super) struct Datagrams {
     source: Option<StampSource>,
     /// Another source, and the number of its consecutive datagrams.
     other: (u64, u32),
-    counts: DatagramCounts,
+    pub(super) counts: DatagramCounts,
     /// Expected and received datagrams that have been added to the recorder.
     added: (u64, u64),
 }
@@ -86,15 +87,6 @@ impl Datagrams {
             counts: DatagramCounts::default(),
             added: (0, 0),
         }
-    }
-
-    pub(super) fn counts(&self) -> &DatagramCounts {
-        &self.counts
-    }
-
-    /// Group that the stamps must name, if known.
-    pub(super) fn group(&self) -> Option<SocketAddr> {
-        self.group
     }
 
     /// Handles a loss of sync: the following packets do not belong to the datagram that was

@@ -89,7 +89,7 @@ impl TsChecker {
             let is_table = pid == PAT_PID || self.tables.is_map(pid);
             let is_looked_at = word & UNIT_START != 0
                 || self.random_access.is_none()
-                    && self.tables.entry().is_some_and(|own| own.0 == pid);
+                    && self.tables.entry.is_some_and(|own| own.0 == pid);
             if !is_table && !is_looked_at && self.pids.continues(pid, word as u8 & 0x0f) {
                 self.coded_pictures.packet(pid, at);
                 return;

@@ -95,7 +95,7 @@ impl MediaArrivals {
     pub(super) fn unit(&mut self, tables: &Tables, pid: u16, at: Time, scrambled: bool) {
         if tables.video().is_some_and(|(own, _)| own == pid) {
             self.video.unit(at, scrambled);
-        } else if tables.audio_pids().contains(&pid) {
+        } else if tables.audio_pids.contains(&pid) {
             self.audio.unit(at, scrambled);
         }
     }
@@ -105,7 +105,7 @@ impl MediaArrivals {
     pub(super) fn silent(&self, tables: &Tables, last: Time) -> impl Iterator<Item = SilentMedia> {
         let since = self.since;
         let video = tables.video().map(|_| ("video", &self.video));
-        let audio = (!tables.audio_pids().is_empty()).then_some(("audio", &self.audio));
+        let audio = (!tables.audio_pids.is_empty()).then_some(("audio", &self.audio));
         let kinds = [video, audio].into_iter().flatten();
         kinds.filter_map(move |(name, kind)| {
             let (from, bound, never) = match kind.first {

@@ -49,10 +49,11 @@ pub(super) struct Tables {
     version: Option<u8>,
     /// Number and map PID of the programme that is watched.
     programme: Option<(u16, u16)>,
-    clock: Option<u16>,
-    entry: Option<(u16, EntryStream)>,
-    audio_pids: Vec<u16>,
-    has_map: bool,
+    pub(super) clock_pid: Option<u16>,
+    pub(super) entry: Option<(u16, EntryStream)>,
+    /// PIDs of the programme's audio.
+    pub(super) audio_pids: Vec<u16>,
+    pub(super) has_map: bool,
 }
 
 impl Tables {
@@ -65,16 +66,6 @@ impl Tables {
         }
     }
 
-    #[inline]
-    pub(super) fn clock_pid(&self) -> Option<u16> {
-        self.clock
-    }
-
-    #[inline]
-    pub(super) fn entry(&self) -> Option<(u16, EntryStream)> {
-        self.entry
-    }
-
     /// PID and coding of the programme's video.
     #[inline]
     pub(super) fn video(&self) -> Option<(u16, VideoCoding)> {
@@ -84,18 +75,8 @@ impl Tables {
         }
     }
 
-    /// PIDs of the programme's audio.
-    #[inline]
-    pub(super) fn audio_pids(&self) -> &[u16] {
-        &self.audio_pids
-    }
-
     pub(super) fn has_association(&self) -> bool {
         self.version.is_some()
-    }
-
-    pub(super) fn has_map(&self) -> bool {
-        self.has_map
     }
 
     /// Handles a packet of one of the tables.
@@ -219,7 +200,7 @@ impl Tables {
         self.programme = Some(own);
         self.candidates = Vec::new();
         self.maps.retain(|&(of, _)| of == pid);
-        self.clock = Some(u16::from_be_bytes([clock_high & 0x1f, clock_low]));
+        self.clock_pid = Some(u16::from_be_bytes([clock_high & 0x1f, clock_low]));
         self.entry = entry;
         self.audio_pids = sounds;
         Some(())
@@ -452,7 +433,7 @@ mod tests {
         let (mut tables, mut counts) = (Tables::default(), TsCounts::default());
         let payload = [&[0][..], &pat(), &[0xff; 20]].concat();
         tables.packet(&header(PAT_PID, true), &payload, &mut counts);
-        assert!(tables.has_association() && !tables.has_map());
+        assert!(tables.has_association() && !tables.has_map);
         assert!(tables.is_map(0x1000) && !tables.is_map(0x1001));
         // The map of another programme on the same PID, and then the own one, in two packets, with
         // many descriptors.
@@ -466,12 +447,12 @@ mod tests {
         let all = [&[0][..], &other, &own].concat();
         let (first, second) = all.split_at(184);
         tables.packet(&header(0x1000, true), first, &mut counts);
-        assert!(!tables.has_map());
+        assert!(!tables.has_map);
         tables.packet(&header(0x1000, false), second, &mut counts);
-        assert!(tables.has_map());
-        assert_eq!(tables.clock_pid(), Some(0x100));
+        assert!(tables.has_map);
+        assert_eq!(tables.clock_pid, Some(0x100));
         assert_eq!(
-            tables.entry(),
+            tables.entry,
             Some((0x102, EntryStream::Video(VideoCoding::H264)))
         );
         assert_eq!(counts, TsCounts::default());
@@ -521,7 +502,7 @@ mod tests {
         let dead_first = association(0, 0, 0, &[(1, 0x20), (2, 0x30)]);
         let alive = map(2, &[(0x1b, 0x31, &[])]);
         let tables = tables_of(&[(0, dead_first.clone())]);
-        assert!(tables.is_map(0x20) && tables.is_map(0x30) && !tables.has_map());
+        assert!(tables.is_map(0x20) && tables.is_map(0x30) && !tables.has_map);
         // A map on another programme's PID, or of a programme that is not listed, decides nothing;
         // nor does a map with only data.
         let data = map(1, &[(0x05, 0x21, &[])]);
@@ -531,7 +512,7 @@ mod tests {
             ((0x20, data), true),
         ] {
             let tables = tables_of(&[(0, dead_first.clone()), other]);
-            assert_eq!((tables.has_map(), tables.entry()), (has_map, None));
+            assert_eq!((tables.has_map, tables.entry), (has_map, None));
             assert!(tables.is_map(0x20) && tables.is_map(0x30));
         }
         // The programme stays the same until the association table drops it.
@@ -542,7 +523,10 @@ mod tests {
         assert!(tables.is_map(0x30) && !tables.is_map(0x20));
         let gone = (0, association(1, 0, 0, &[(1, 0x20)]));
         let tables = tables_of(&[&own[..], &[gone, late]].concat());
-        assert_eq!((tables.video(), tables.audio_pids()), (None, &[0x22][..]));
+        assert_eq!(
+            (tables.video(), &tables.audio_pids[..]),
+            (None, &[0x22][..])
+        );
     }
 
     #[test]
@@ -614,7 +598,7 @@ mod tests {
         for (kind, descriptors, expected) in cases {
             let found = tables_of(&[(0, pat()), (0x1000, map(7, &[(kind, 0x44, descriptors)]))]);
             assert_eq!(
-                found.entry().map(|(_, entry)| entry),
+                found.entry.map(|(_, entry)| entry),
                 expected,
                 "{descriptors:x?}"
             );

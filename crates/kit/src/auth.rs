@@ -15,7 +15,7 @@ mod challenge;
 
 pub use challenge::{Challenge, parse_challenges, parse_params};
 
-/// Hash algorithm of Digest authentication (RFC 7616, 6.1).
+/// Hash algorithm of Digest authentication (RFC 7616, 6.1), the stronger one last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Algorithm {
     /// `MD5`, the default if the challenge names none.
@@ -33,6 +33,17 @@ impl Algorithm {
         }
     }
 
+    /// Reads the value of `algorithm`, and whether it names a variant that is bound to the nonces.
+    fn parse(name: &str) -> Option<(Algorithm, bool)> {
+        match name.to_ascii_uppercase().as_str() {
+            "MD5" => Some((Algorithm::Md5, false)),
+            "MD5-SESS" => Some((Algorithm::Md5, true)),
+            "SHA-256" => Some((Algorithm::Sha256, false)),
+            "SHA-256-SESS" => Some((Algorithm::Sha256, true)),
+            _ => None,
+        }
+    }
+
     fn hash(self, text: &str) -> String {
         match self {
             Algorithm::Md5 => hex(&Md5::digest(text)),
@@ -41,7 +52,7 @@ impl Algorithm {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -105,14 +116,7 @@ impl Scheme {
     fn strength(&self) -> u8 {
         match self {
             Scheme::Basic => 0,
-            Scheme::Digest {
-                algorithm: Algorithm::Md5,
-                ..
-            } => 1,
-            Scheme::Digest {
-                algorithm: Algorithm::Sha256,
-                ..
-            } => 2,
+            Scheme::Digest { algorithm, .. } => 1 + *algorithm as u8,
         }
     }
 
@@ -133,12 +137,9 @@ impl Scheme {
             return None;
         }
         let named = challenge.param("algorithm");
-        let (algorithm, session) = match named.map(str::to_ascii_uppercase).as_deref() {
-            None | Some("" | "MD5") => (Algorithm::Md5, false),
-            Some("MD5-SESS") => (Algorithm::Md5, true),
-            Some("SHA-256") => (Algorithm::Sha256, false),
-            Some("SHA-256-SESS") => (Algorithm::Sha256, true),
-            Some(_) => return None,
+        let (algorithm, session) = match named {
+            None | Some("") => (Algorithm::Md5, false),
+            Some(name) => Algorithm::parse(name)?,
         };
         let qop = match challenge.param("qop").filter(|qop| !qop.is_empty()) {
             None => false,
@@ -222,12 +223,9 @@ impl Authenticator {
                 Some((Scheme::from_challenge(&challenge)?, stale))
             })
             // Of equally strong ones the first: the order is the server's preference.
-            .reduce(|best, next| {
-                if next.0.strength() > best.0.strength() {
-                    next
-                } else {
-                    best
-                }
+            .reduce(|best, next| match next.0.strength() > best.0.strength() {
+                true => next,
+                false => best,
             });
         let Some((scheme, stale)) = strongest else {
             // MediaMTX answers a wrong password without a challenge.
@@ -388,10 +386,9 @@ impl Verifier {
                 && BASE64
                     .decode(rest.trim())
                     .is_ok_and(|got| got == pair.as_bytes());
-            return if right {
-                Verdict::Granted
-            } else {
-                Verdict::Denied
+            return match right {
+                true => Verdict::Granted,
+                false => Verdict::Denied,
             };
         }
         if scheme.eq_ignore_ascii_case("Digest") {
@@ -402,19 +399,10 @@ impl Verifier {
 
     fn verify_digest(&self, params: &str, method: &str, uri: &str, nonce: &str) -> Verdict {
         let params = parse_params(params);
-        let param = |name: &str| {
-            params
-                .iter()
-                .find(|(own, _)| own.eq_ignore_ascii_case(name))
-                .map(|(_, value)| value.as_str())
-        };
-        let algorithm = param("algorithm").unwrap_or("MD5").to_ascii_uppercase();
-        let (algorithm, session) = match algorithm.as_str() {
-            "MD5" => (Algorithm::Md5, false),
-            "MD5-SESS" => (Algorithm::Md5, true),
-            "SHA-256" => (Algorithm::Sha256, false),
-            "SHA-256-SESS" => (Algorithm::Sha256, true),
-            _ => return Verdict::Denied,
+        let param = |name: &str| challenge::find_param(&params, name);
+        let named = param("algorithm").unwrap_or("MD5");
+        let Some((algorithm, session)) = Algorithm::parse(named) else {
+            return Verdict::Denied;
         };
         let cnonce = param("cnonce").unwrap_or_default();
         let qop = match param("qop") {

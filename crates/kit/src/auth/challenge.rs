@@ -12,11 +12,15 @@ pub struct Challenge {
 impl Challenge {
     /// Returns the parameter of this name, which is case-insensitive.
     pub fn param(&self, name: &str) -> Option<&str> {
-        self.params
-            .iter()
-            .find(|(own, _)| own.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.as_str())
+        find_param(&self.params, name)
     }
+}
+
+/// Returns the parameter of this name, which is case-insensitive.
+pub(super) fn find_param<'a>(params: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let mut params = params.iter();
+    let found = params.find(|(own, _)| own.eq_ignore_ascii_case(name))?;
+    Some(&found.1)
 }
 
 /// Maximum number of schemes and parameters parsed from one value.

@@ -7,6 +7,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::Sha256;
 
+use crate::auth::hex;
+
 /// Secret shared by a receiver and its clients. It is never displayed.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
@@ -65,10 +67,6 @@ pub(super) fn is_valid_proof(given: &str, secret: &Secret, challenge: &str) -> b
 fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
     let mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of HMAC has any length");
     mac.chain_update(message).finalize().into_bytes().into()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -301,9 +301,7 @@ impl ResponseDecoder {
                 }
                 State::ChunkSize => self.chunk_size(rest, at)?,
                 State::ChunkEnd => {
-                    let whole = self
-                        .buffer_line(rest, at, 2)
-                        .ok_or(ResponseError::ChunkEnd)?;
+                    let whole = self.buffer_line(rest, at, 2, ResponseError::ChunkEnd)?;
                     match (&self.buffer[..], whole) {
                         (b"\r\n" | b"\n", true) => self.begin(State::ChunkSize),
                         (b"\r", false) => {}
@@ -320,22 +318,28 @@ impl ResponseDecoder {
         self.state = state;
     }
 
-    /// Buffers bytes up to a line end, and returns whether the line is complete. Returns `None` if
-    /// more than `max` bytes would be buffered.
-    fn buffer_line(&mut self, rest: &[u8], at: &mut usize, max: usize) -> Option<bool> {
+    /// Buffers bytes up to a line end, and returns whether the line is complete. Returns `too_long`
+    /// if more than `max` bytes would be buffered.
+    fn buffer_line(
+        &mut self,
+        rest: &[u8],
+        at: &mut usize,
+        max: usize,
+        too_long: ResponseError,
+    ) -> Result<bool, ResponseError> {
         let end = steps::find(rest, b'\n');
         let taken = end.map_or(rest.len(), |end| end + 1);
         let room = max.saturating_sub(self.buffer.len());
         self.buffer.extend_from_slice(&rest[..taken.min(room)]);
         *at += taken;
-        (taken <= room).then_some(end.is_some())
+        match taken <= room {
+            true => Ok(end.is_some()),
+            false => Err(too_long),
+        }
     }
 
     fn chunk_size(&mut self, rest: &[u8], at: &mut usize) -> Result<(), ResponseError> {
-        let whole = self
-            .buffer_line(rest, at, MAX_CHUNK_LINE)
-            .ok_or(ResponseError::ChunkSize)?;
-        if !whole {
+        if !self.buffer_line(rest, at, MAX_CHUNK_LINE, ResponseError::ChunkSize)? {
             return Ok(());
         }
         // The line, and the line end after the chunk.
@@ -363,10 +367,7 @@ impl ResponseDecoder {
     fn trailers(&mut self, rest: &[u8], at: &mut usize) -> Result<(), ResponseError> {
         // Trailers are skipped; only their end matters.
         let before = self.buffer.len();
-        let whole = self
-            .buffer_line(rest, at, MAX_HEAD)
-            .ok_or(ResponseError::HeadTooLong)?;
-        if whole {
+        if self.buffer_line(rest, at, MAX_HEAD, ResponseError::HeadTooLong)? {
             let line = &self.buffer[line_start(&self.buffer, before)..];
             if matches!(line, b"\r\n" | b"\n") {
                 self.begin(State::Ending);
@@ -378,13 +379,13 @@ impl ResponseDecoder {
     fn head(&mut self, rest: &[u8], at: &mut usize) -> Result<Option<Head>, ResponseError> {
         const NAME: &[u8] = b"HTTP/1.";
         let before = self.buffer.len();
-        let whole = self.buffer_line(rest, at, MAX_HEAD);
+        let whole = self.buffer_line(rest, at, MAX_HEAD, ResponseError::HeadTooLong);
         // Another protocol on this port is detected by the first bytes.
         let begin = &self.buffer[..self.buffer.len().min(NAME.len())];
         if !NAME.starts_with(begin) && !matches!(begin, [b'\r' | b'\n', ..]) {
             return Err(ResponseError::NotHttp);
         }
-        if !whole.ok_or(ResponseError::HeadTooLong)? {
+        if !whole? {
             return Ok(None);
         }
         let start = line_start(&self.buffer, before);

@@ -79,6 +79,11 @@ impl Cookies {
         (!own.is_empty()).then(|| own.join("; "))
     }
 
+    /// Returns `true` if there are no cookies.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Removes all cookies.
     pub fn clear(&mut self) {
         self.0.clear();
@@ -98,13 +103,6 @@ impl fmt::Display for Cookies {
 impl fmt::Debug for Cookies {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, out)
-    }
-}
-
-impl Cookies {
-    /// Returns `true` if there are no cookies.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 
@@ -130,12 +128,10 @@ fn parse(url: &Url, text: &str) -> Option<(Cookie, bool)> {
         value: value.to_owned(),
         domain: host.clone(),
         host_only: true,
-        path: if default_path.is_empty() {
-            "/"
-        } else {
-            default_path
-        }
-        .to_owned(),
+        path: match default_path {
+            "" => "/".to_owned(),
+            folder => folder.to_owned(),
+        },
         secure: false,
     };
     let mut keep = true;

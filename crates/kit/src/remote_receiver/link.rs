@@ -228,11 +228,6 @@ impl Link {
     /// was sent, which took half of a round trip to arrive.
     fn local_time(&self, received_at: Time, age: u64) -> Time {
         let transit = self.round_trip.unwrap_or_default() / 2;
-        let before = Duration::from_nanos(age).saturating_add(transit);
-        Time::from_nanos(
-            received_at
-                .as_nanos()
-                .saturating_sub(u64::try_from(before.as_nanos()).unwrap_or(u64::MAX)),
-        )
+        received_at - Duration::from_nanos(age).saturating_add(transit)
     }
 }

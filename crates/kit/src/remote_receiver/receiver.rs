@@ -242,28 +242,25 @@ impl Receiver {
         let Ok(asked) = serde_json::from_slice::<ClientMessage>(text) else {
             return self.refuse(cx, "malformed message");
         };
-        match (self.phase, asked) {
-            (Phase::Ended, _) => {}
-            (Phase::Proof(_), ClientMessage::Proof { proof }) => {
-                match self.terms.proves(&proof, &self.challenge) {
-                    true => {
-                        self.phase = Phase::Open;
-                        self.terms.remove_unproven(self.number);
-                    }
-                    false => self.refuse(cx, "wrong secret"),
+        if let Phase::Proof(_) = self.phase {
+            match asked {
+                ClientMessage::Proof { proof } if self.terms.proves(&proof, &self.challenge) => {
+                    self.phase = Phase::Open;
+                    self.terms.remove_unproven(self.number);
                 }
+                ClientMessage::Proof { .. } => self.refuse(cx, "wrong secret"),
+                _ => self.refuse(cx, "proof of the secret expected"),
             }
-            (Phase::Proof(_), _) => self.refuse(cx, "proof of the secret expected"),
-            (Phase::Open, ClientMessage::Proof { .. }) => {}
-            (Phase::Open, ClientMessage::Open(wanted)) => self.open(cx, wanted),
-            (
-                Phase::Open,
-                ClientMessage::Peer {
-                    stream,
-                    media,
-                    control,
-                },
-            ) => {
+            return;
+        }
+        match asked {
+            ClientMessage::Proof { .. } => {}
+            ClientMessage::Open(wanted) => self.open(cx, wanted),
+            ClientMessage::Peer {
+                stream,
+                media,
+                control,
+            } => {
                 if let Some(stream) = self.stream(stream) {
                     stream.control_port = control.port();
                     let channel = stream.channel;
@@ -274,20 +271,17 @@ impl Receiver {
                     });
                 }
             }
-            (
-                Phase::Open,
-                ClientMessage::Base {
-                    stream,
-                    sequence,
-                    rtptime,
-                },
-            ) => {
+            ClientMessage::Base {
+                stream,
+                sequence,
+                rtptime,
+            } => {
                 if let Some(stream) = self.stream(stream) {
                     let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
                     receiver.set_base(sequence, rtptime, cx.recorder);
                 }
             }
-            (Phase::Open, ClientMessage::Close) => self.end(cx),
+            ClientMessage::Close => self.end(cx),
         }
     }
 

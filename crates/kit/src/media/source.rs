@@ -231,12 +231,7 @@ impl SourceConfig {
         if self.file.is_some() {
             return Ok(());
         }
-        let layers = if self.simulcast {
-            0..SIMULCAST_LAYERS
-        } else {
-            0..1
-        };
-        for layer in layers {
+        for layer in 0..self.layers() {
             let own = video_settings(&self.layer(layer));
             let checked = match self.video_codec.unwrap_or_default() {
                 VideoCodec::H264 => Clip::check_coded_video(&own),
@@ -245,6 +240,11 @@ impl SourceConfig {
             checked.map_err(|error| layer_error(&error, layer))?;
         }
         Ok(())
+    }
+
+    /// Number of layers of the generated video.
+    fn layers(&self) -> u32 {
+        if self.simulcast { SIMULCAST_LAYERS } else { 1 }
     }
 
     pub fn generated_bitrate(&self) -> u64 {
@@ -297,12 +297,17 @@ impl MediaSource {
                 with_audio(Arc::new(video), config)
             }
         };
-        Ok(MediaSource {
+        Ok(MediaSource::fixed(clips, config))
+    }
+
+    /// Media that follows no requests.
+    fn fixed(clips: Vec<Arc<Clip>>, config: &SourceConfig) -> MediaSource {
+        MediaSource {
             clips,
             ladder: None,
             lower_layers: Vec::new(),
             pacing: config.pacing,
-        })
+        }
     }
 
     /// Creates the media for senders that follow requests for key frames and bit rates: generated
@@ -321,18 +326,8 @@ impl MediaSource {
             if config.audio == Some(true) && clips.iter().all(|clip| clip.media() != "audio") {
                 return Err("it holds no audio that can be sent: Opus or G.711".to_owned());
             }
-            return Ok(MediaSource {
-                clips,
-                ladder: None,
-                lower_layers: Vec::new(),
-                pacing: config.pacing,
-            });
+            return Ok(MediaSource::fixed(clips, config));
         }
-        let others = if config.simulcast {
-            1..SIMULCAST_LAYERS
-        } else {
-            1..1
-        };
         let made = |layer| {
             let own = video_settings(&config.layer(layer));
             let ladder = match config.video_codec.unwrap_or_default() {
@@ -342,7 +337,7 @@ impl MediaSource {
             ladder.map_err(|error| layer_error(&error, layer))
         };
         let ladder = made(0)?;
-        let layers = others.map(|layer| made(layer).map(Arc::new));
+        let layers = (1..config.layers()).map(|layer| made(layer).map(Arc::new));
         let layers = layers.collect::<Result<_, _>>()?;
         Ok(MediaSource {
             lower_layers: layers,

@@ -316,25 +316,16 @@ impl TsChecker {
             } else {
                 SYNC_SEARCH_LEN
             };
-            // Takes the form that is complete first, so that the size of reads does not matter.
-            let mut found: Option<(usize, usize)> = None;
-            let shows = |(offset, stride): (usize, usize)| offset + (SYNC_PACKETS - 1) * stride;
-            for (stride, is_left) in &mut forms {
+            let found = forms.iter_mut().filter_map(|(stride, is_left)| {
                 if !*is_left || *stride != PACKET_LEN && !may_be_strided {
-                    continue;
+                    return None;
                 }
-                match find_sync(&all, at, *stride) {
-                    Some(offset) => {
-                        let own = (offset, *stride);
-                        found = Some(
-                            found
-                                .filter(|&other| shows(other) <= shows(own))
-                                .unwrap_or(own),
-                        );
-                    }
-                    None => *is_left = false,
-                }
-            }
+                let offset = find_sync(&all, at, *stride);
+                *is_left = offset.is_some();
+                Some((offset?, *stride))
+            });
+            // Takes the form that is complete first, so that the size of reads does not matter.
+            let found = found.min_by_key(|(offset, stride)| offset + (SYNC_PACKETS - 1) * stride);
             let found =
                 found.map(|(offset, stride)| (offset, (stride != PACKET_LEN).then_some(stride)));
             let none = (all.len() + 1).saturating_sub(longest).max(at);

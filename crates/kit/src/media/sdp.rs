@@ -436,10 +436,8 @@ fn from_kilobits(number: Option<u64>) -> Option<u64> {
 }
 
 fn formats(media: &MediaLine<'_>, section: &Section<'_>) -> Vec<Format> {
-    let (maps, parameters) = (
-        section.by_payload_type("rtpmap"),
-        section.by_payload_type("fmtp"),
-    );
+    let maps = section.by_payload_type("rtpmap");
+    let parameters = section.by_payload_type("fmtp");
     let mut formats: Vec<Format> = Vec::new();
     for word in &media.formats {
         let Some(payload_type) = word.parse::<u8>().ok().filter(|&number| number < 128) else {

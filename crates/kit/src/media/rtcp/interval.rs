@@ -45,11 +45,7 @@ impl ReportInterval {
     /// Returns the time between reports, without randomisation. Reports need bandwidth: without
     /// any, the time is one hour.
     pub fn deterministic(&self) -> Duration {
-        let minimum = if self.first {
-            INTERVAL_MIN / 2
-        } else {
-            INTERVAL_MIN
-        };
+        let minimum = INTERVAL_MIN / if self.first { 2 } else { 1 };
         let (members, senders) = (f64::from(self.members), f64::from(self.senders));
         let mut bandwidth = self.bandwidth;
         let mut share = members;

@@ -247,8 +247,8 @@ impl Client {
                 Ok(Some(ResponseItem::End)) => self.handle_response_end(cx),
                 Ok(None) => return,
                 Err(malformed) => {
-                    let detail = format!("{malformed}, {}", self.describe_addresses());
-                    self.fail(cx, Failure::from_malformed(malformed), detail);
+                    let failure = Failure::from_malformed(malformed);
+                    self.fail_at_server(cx, failure, &malformed.to_string());
                 }
             }
         }
@@ -317,11 +317,9 @@ impl Client {
 
     /// Fails because the body is not a transport stream.
     fn fail_not_ts(&mut self, cx: &mut Context<'_>) {
-        let Some(beginning) = &self.body_prefix else {
-            return;
-        };
-        let detail = format!("{beginning}, {}", self.describe_addresses());
-        self.fail(cx, Failure::NotTs, detail);
+        if let Some(beginning) = &self.body_prefix {
+            self.fail_at_server(cx, Failure::NotTs, &beginning.to_string());
+        }
     }
 
     fn handle_response_head(&mut self, cx: &mut Context<'_>, head: &Head, at: Time) {
@@ -350,8 +348,8 @@ impl Client {
             .and_then(|text| text.parse().ok());
         let mut codings = head.headers.list("Content-Encoding");
         if let Some(coding) = codings.find(|coding| !coding.eq_ignore_ascii_case("identity")) {
-            let detail = format!("Content-Encoding: {coding}, {}", self.describe_addresses());
-            return self.fail(cx, Failure::NotTs, detail);
+            let detail = format!("Content-Encoding: {coding}");
+            return self.fail_at_server(cx, Failure::NotTs, &detail);
         }
         self.phase = Phase::Body;
         self.response_at = at;
@@ -391,19 +389,12 @@ impl Client {
             );
         }
         if self.has_media {
-            let detail = format!(
-                "the stream ended before its first random-access point, {}",
-                self.describe_addresses()
-            );
-            return self.fail(cx, Failure::ClosedInMedia, detail);
+            let detail = "the stream ended before its first random-access point";
+            return self.fail_at_server(cx, Failure::ClosedInMedia, detail);
         }
         match &self.body_prefix {
             Some(beginning) if !beginning.is_empty() => self.fail_not_ts(cx),
-            _ => self.fail(
-                cx,
-                Failure::EmptyBody,
-                format!("the answer has no body, {}", self.describe_addresses()),
-            ),
+            _ => self.fail_at_server(cx, Failure::EmptyBody, "the answer has no body"),
         }
     }
 
@@ -472,12 +463,8 @@ impl Client {
         }
         match self.phase {
             Phase::Requested => {
-                let detail = format!(
-                    "no answer within {}, {}",
-                    self.config.request_timeout,
-                    self.describe_addresses()
-                );
-                self.fail(cx, Failure::TimeoutResponse, detail);
+                let detail = format!("no answer within {}", self.config.request_timeout);
+                self.fail_at_server(cx, Failure::TimeoutResponse, &detail);
             }
             Phase::Body => {
                 let last = self
@@ -492,13 +479,9 @@ impl Client {
                     self.next_check_at = Some(until);
                     return;
                 }
-                let detail = format!(
-                    "no packet for {}, {}, {}",
-                    self.config.silence,
-                    self.describe_progress(last),
-                    self.describe_addresses()
-                );
-                self.fail(cx, Failure::MediaStopped, detail);
+                let progress = self.describe_progress(last);
+                let detail = format!("no packet for {}, {progress}", self.config.silence);
+                self.fail_at_server(cx, Failure::MediaStopped, &detail);
             }
             Phase::Idle | Phase::Connecting | Phase::BetweenChannels | Phase::Ended => {
                 self.next_check_at = None
@@ -573,6 +556,12 @@ impl Client {
         let silent = times.stopped_for(now, self.config.silence.0)?;
         let detail = lifecycle::describe_stopped("packet", silent, &self.describe_addresses());
         Some((Failure::MediaStopped, detail))
+    }
+
+    /// Fails with a detail, behind which the addresses of the connection follow.
+    fn fail_at_server(&mut self, cx: &mut Context<'_>, failure: Failure, detail: &str) {
+        let detail = format!("{detail}, {}", self.describe_addresses());
+        self.fail(cx, failure, detail);
     }
 
     fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
@@ -689,7 +678,7 @@ impl Session for Client {
     }
 
     fn deadline(&self) -> Option<Time> {
-        let change = self.zapping.as_ref().map(|zapping| zapping.deadline());
+        let change = self.zapping.as_ref().map(|zapping| zapping.next_due);
         match self.phase {
             Phase::Idle | Phase::Ended => None,
             _ => change.into_iter().chain(self.next_check_at).min(),

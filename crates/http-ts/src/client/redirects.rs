@@ -14,20 +14,14 @@ impl Client {
         let addresses = self.describe_addresses();
         let status = head.status;
         let Some(location) = head.headers.get("Location") else {
-            return self.fail(
-                cx,
-                Failure::BadRedirect,
-                format!("{status} without a Location, {addresses}"),
-            );
+            let detail = format!("{status} without a Location");
+            return self.fail_at_server(cx, Failure::BadRedirect, &detail);
         };
         let url = match self.current_url.redirect(location) {
             Ok(url) => url,
             Err(error) => {
-                return self.fail(
-                    cx,
-                    Failure::BadRedirect,
-                    format!("{status}: {error}, {addresses}"),
-                );
+                let detail = format!("{status}: {error}");
+                return self.fail_at_server(cx, Failure::BadRedirect, &detail);
             }
         };
         let own = self.visited.first().unwrap_or(&self.current_url).host();

@@ -29,7 +29,7 @@ pub(super) struct Zapping {
     /// Number of changes so far.
     changes: u32,
     /// Time when the next change is due.
-    next_due: Time,
+    pub(super) next_due: Time,
     /// Time when the last change was due; `None` before the first.
     pub(super) last_due: Option<Time>,
     previous: PreviousChannel,
@@ -56,11 +56,6 @@ impl Zapping {
     /// Starts the schedule.
     pub(super) fn begin(&mut self, due: Time) {
         self.next_due = due + self.zap.every.draw(&mut self.random);
-    }
-
-    /// Time when the next change is due.
-    pub(super) fn deadline(&self) -> Time {
-        self.next_due
     }
 
     /// Returns the previous channel, or `None` on the first.
@@ -144,12 +139,10 @@ impl Client {
             .and_then(|checker| checker.datagrams());
         if let Some(counts) = counts.filter(|counts| counts.received == 0 && counts.foreign > 0) {
             let detail = format!(
-                "{} datagrams of other groups received, {} of them of the previous channel, and none of the new one, {}",
-                counts.foreign,
-                counts.old_channel,
-                self.describe_addresses()
+                "{} datagrams of other groups received, {} of them of the previous channel, and none of the new one",
+                counts.foreign, counts.old_channel
             );
-            return self.fail(cx, Failure::WrongChannel, detail);
+            return self.fail_at_server(cx, Failure::WrongChannel, &detail);
         }
         self.awaits_picture = false;
         cx.recorder.add(m::ZAPS_UNFINISHED, 1);

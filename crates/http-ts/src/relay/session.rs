@@ -163,9 +163,7 @@ impl RelaySession {
             body.len()
         );
         self.send_head(cx, status, &fields);
-        self.record.bytes += body.len() as u64;
-        Self::send(cx, body.into_bytes());
-        self.end(cx, Outcome::Completed);
+        self.send_body(cx, body.into_bytes());
     }
 
     /// Sends a body that ends with the connection, and ends the session.

@@ -12,7 +12,7 @@ use kit::media::rtp::summaries;
 use kit::redirect_policy::RedirectPolicy;
 use mediagen::ts::packet::{PACKET_LEN, SYNC};
 use mediagen::ts::stamp::Stamp;
-use session::{ChannelError, Flows, Judgement};
+use session::{ChannelError, Flow, Flows, Judgement};
 
 mod media;
 mod zap;

@@ -60,28 +60,6 @@ pub struct FlowSettings {
     pub log: bool,
 }
 
-impl Flow for RtpFlow {
-    #[inline]
-    fn next_due(&self) -> Option<Time> {
-        RtpFlow::next_due(self)
-    }
-
-    #[inline]
-    fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
-        RtpFlow::next_packet(self, now)
-    }
-
-    #[inline]
-    fn packet_sent(&mut self, tag: Tag, left: Option<Handover>) {
-        RtpFlow::report_departure(self, tag, left);
-    }
-
-    #[inline]
-    fn needs_send_times(&self) -> bool {
-        RtpFlow::needs_exact_times(self)
-    }
-}
-
 /// Maximum number of delayed packets. At this limit the schedule falls behind instead.
 const DELAYED_MAX: usize = 1 << 16;
 
@@ -298,40 +276,6 @@ impl RtpFlow {
         }
     }
 
-    /// Due time of the next packet; `None` if no packet follows.
-    #[inline]
-    pub fn next_due(&self) -> Option<Time> {
-        let State::Running(period) = self.state else {
-            return None;
-        };
-        let next = self
-            .schedule
-            .next_paced(&self.clip)
-            .map(|at| period.due(at));
-        match &self.faults {
-            None => next,
-            Some(faulty) => faulty.next_due(next),
-        }
-    }
-
-    /// Returns the next packet that is due by `now`.
-    #[inline]
-    pub fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
-        let State::Running(period) = self.state else {
-            return None;
-        };
-        let packet = if self.faults.is_none() {
-            let due = period.due(self.schedule.next_paced(&self.clip)?);
-            (due <= now).then(|| self.take_scheduled(due, period))?
-        } else {
-            self.next_faulty(now, period)?
-        };
-        if let Some(log) = &mut self.log {
-            log.handed_out(packet.timestamp);
-        }
-        Some(self.packet(&packet))
-    }
-
     /// Reports that a packet has left, and when; `None` if it has not. The counts are based on
     /// these reports, not on the plan. Must be called for every packet, in the order in which the
     /// packets were handed out.
@@ -344,13 +288,6 @@ impl RtpFlow {
             let number = u64::from(self.first_seq) + RtpTag::from(tag).number();
             log.record_departure(number, left, payload);
         }
-    }
-
-    /// True if [`RtpFlow::report_departure`] needs exact times. Reading a clock for each packet has
-    /// a cost.
-    #[inline]
-    pub fn needs_exact_times(&self) -> bool {
-        self.log.is_some() || !self.tally.has_sent()
     }
 
     /// Takes the next packet from the schedule.
@@ -525,6 +462,51 @@ impl RtpFlow {
             served.departures = log.departures.clone();
         }
         served
+    }
+}
+
+impl Flow for RtpFlow {
+    #[inline]
+    fn next_due(&self) -> Option<Time> {
+        let State::Running(period) = self.state else {
+            return None;
+        };
+        let next = self
+            .schedule
+            .next_paced(&self.clip)
+            .map(|at| period.due(at));
+        match &self.faults {
+            None => next,
+            Some(faulty) => faulty.next_due(next),
+        }
+    }
+
+    #[inline]
+    fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
+        let State::Running(period) = self.state else {
+            return None;
+        };
+        let packet = if self.faults.is_none() {
+            let due = period.due(self.schedule.next_paced(&self.clip)?);
+            (due <= now).then(|| self.take_scheduled(due, period))?
+        } else {
+            self.next_faulty(now, period)?
+        };
+        if let Some(log) = &mut self.log {
+            log.handed_out(packet.timestamp);
+        }
+        Some(self.packet(&packet))
+    }
+
+    #[inline]
+    fn packet_sent(&mut self, tag: Tag, left: Option<Handover>) {
+        self.report_departure(tag, left);
+    }
+
+    // Reading a clock for each packet has a cost.
+    #[inline]
+    fn needs_send_times(&self) -> bool {
+        self.log.is_some() || !self.tally.has_sent()
     }
 }
 

@@ -151,7 +151,7 @@ mod tests {
     use crate::viewer::VIEWERS;
     use mediagen::frame_rate::FrameRate;
     use mediagen::video::{PictureForm, VideoSettings};
-    use session::Arrival;
+    use session::{Arrival, Flow};
 
     struct Own;
     figures!(Own);

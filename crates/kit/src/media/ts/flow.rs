@@ -9,14 +9,12 @@ use bytes::{Bytes, BytesMut};
 use measure::Time;
 use serde::Serialize;
 
+use crate::media::rtp::header::{FIXED_LENGTH, Header};
 use mediagen::ts::looped_stream::{DATAGRAM, DATAGRAM_BITS, LoopedStream, PACKETS_PER_DATAGRAM};
 use mediagen::ts::mux::{Mux, Steps};
 use mediagen::ts::packet::PACKET_LEN;
 use mediagen::ts::stamp::Stamp;
 use session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
-
-/// Size of the RTP header that precedes a datagram, in bytes.
-const RTP_HEADER_LEN: usize = 12;
 
 /// Memory is allocated for 64 datagrams at once, and reused when they have left.
 const CHUNK_LEN: usize = 64 * DATAGRAM;
@@ -96,28 +94,6 @@ pub struct TsFlow {
     last_left: Option<Time>,
 }
 
-impl Flow for TsFlow {
-    #[inline]
-    fn next_due(&self) -> Option<Time> {
-        TsFlow::next_due(self)
-    }
-
-    #[inline]
-    fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
-        TsFlow::next_packet(self, now)
-    }
-
-    #[inline]
-    fn packet_sent(&mut self, _: Tag, left: Option<Handover>) {
-        TsFlow::report_departure(self, left);
-    }
-
-    /// Transport streams are few and fast, and are sent for their even spacing.
-    fn wants_even_spacing(&self) -> bool {
-        true
-    }
-}
-
 impl TsFlow {
     pub fn new(settings: TsFlowSettings) -> TsFlow {
         let rate = settings.looped.bits_per_second();
@@ -159,18 +135,45 @@ impl TsFlow {
         Duration::from_nanos(DATAGRAM_BITS * 1_000_000_000 / self.rate)
     }
 
-    /// Due time of the next datagram; `None` if no datagram follows.
+    /// Returns the RTP header (RFC 3550, 5.1). The timestamp is the send time; it never jumps, so
+    /// the marker is never set (RFC 2250, 2).
+    fn header(&self, rtp: RtpStart) -> [u8; FIXED_LENGTH] {
+        let sequence = rtp.sequence.wrapping_add(self.stamp.number as u16);
+        let timestamp = rtp.timestamp.wrapping_add(self.ticks.now as u32);
+        Header::new(PAYLOAD_TYPE, sequence, timestamp, rtp.ssrc).to_bytes()
+    }
+
+    /// Statistics of what was sent so far.
+    pub fn statistics(&self) -> SentStream {
+        let scheme = if self.rtp.is_some() { "rtp" } else { "udp" };
+        let nanos = |time: Time| self.wall_clock + time.as_nanos();
+        SentStream {
+            url: format!("{scheme}://{}", self.stamp.group),
+            source: self.stamp.source,
+            bits_per_second: self.rate,
+            datagrams: self.stamp.number,
+            sent: self.sent,
+            refused: self.refused,
+            bytes: self.sent * DATAGRAM as u64,
+            from_to_nanos: self
+                .began
+                .zip(self.last_left)
+                .map(|(from, to)| (nanos(from), nanos(to))),
+        }
+    }
+}
+
+impl Flow for TsFlow {
     #[inline]
-    pub fn next_due(&self) -> Option<Time> {
+    fn next_due(&self) -> Option<Time> {
         let began = self
             .began
             .filter(|_| self.stamp.number < self.total_datagrams)?;
         Some(began + Duration::from_nanos(self.due.now))
     }
 
-    /// Returns the next datagram if it is due.
     #[inline]
-    pub fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
+    fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
         let due = self.next_due().filter(|&due| due <= now)?;
         let tag = Tag(self.stamp.number);
         if self.buffer.capacity() < DATAGRAM {
@@ -203,23 +206,8 @@ impl TsFlow {
         })
     }
 
-    /// Returns the RTP header (RFC 3550, 5.1). The timestamp is the send time; it never jumps, so
-    /// the marker is never set (RFC 2250, 2).
-    fn header(&self, rtp: RtpStart) -> [u8; RTP_HEADER_LEN] {
-        let number = self.stamp.number;
-        let mut header = [0; RTP_HEADER_LEN];
-        header[..2].copy_from_slice(&[0x80, PAYLOAD_TYPE]);
-        let sequence = rtp.sequence.wrapping_add(number as u16);
-        header[2..4].copy_from_slice(&sequence.to_be_bytes());
-        let timestamp = rtp.timestamp.wrapping_add(self.ticks.now as u32);
-        header[4..8].copy_from_slice(&timestamp.to_be_bytes());
-        header[8..].copy_from_slice(&rtp.ssrc.to_be_bytes());
-        header
-    }
-
-    /// Reports that a datagram left, and when; `None` if the network stack did not accept it.
     #[inline]
-    pub fn report_departure(&mut self, left: Option<Handover>) {
+    fn packet_sent(&mut self, _: Tag, left: Option<Handover>) {
         match left {
             Some(left) => {
                 self.sent += 1;
@@ -229,23 +217,9 @@ impl TsFlow {
         }
     }
 
-    /// Statistics of what was sent so far.
-    pub fn statistics(&self) -> SentStream {
-        let scheme = if self.rtp.is_some() { "rtp" } else { "udp" };
-        let nanos = |time: Time| self.wall_clock + time.as_nanos();
-        SentStream {
-            url: format!("{scheme}://{}", self.stamp.group),
-            source: self.stamp.source,
-            bits_per_second: self.rate,
-            datagrams: self.stamp.number,
-            sent: self.sent,
-            refused: self.refused,
-            bytes: self.sent * DATAGRAM as u64,
-            from_to_nanos: self
-                .began
-                .zip(self.last_left)
-                .map(|(from, to)| (nanos(from), nanos(to))),
-        }
+    // Transport streams are few and fast, and are sent for their even spacing.
+    fn wants_even_spacing(&self) -> bool {
+        true
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn all_of(settings: TsFlowSettings, seconds: u64) -> Vec<(Time, Vec<u
         assert_eq!(packet.due, due);
         let mut bytes = packet.header.to_vec();
         bytes.extend_from_slice(&packet.payload);
-        flow.report_departure(Some(Handover::at(due)));
+        flow.packet_sent(Tag(0), Some(Handover::at(due)));
         sent.push((due, bytes));
     }
     assert_eq!(flow.statistics().sent, sent.len() as u64);
@@ -133,7 +133,7 @@ fn refused_datagrams_are_counted_and_length_is_kept() {
     let mut left = 0;
     while flow.next_packet(late).is_some() {
         left += 1;
-        flow.report_departure((left % 4 != 0).then_some(Handover::at(late)));
+        flow.packet_sent(Tag(0), (left % 4 != 0).then_some(Handover::at(late)));
     }
     assert_eq!((left, flow.next_due()), (100, None));
     let sent = flow.statistics();

@@ -13,6 +13,7 @@ use mediagen::ts::tables::{packets as cut, pmt};
 
 use super::{all_of, check, settings};
 use crate::media::ts::flow::TsFlow;
+use session::Flow;
 
 /// A file with `seconds` of a generated stream, from its first packet on; without stamps if it is
 /// to look like that of another source.

@@ -221,13 +221,8 @@ impl Threshold {
                 FORM,
             ));
         };
-        let reason = if metric.text == FAILURES {
-            parts
-                .next_if(|part| part.text != WORST)
-                .map(|part| part.text)
-        } else {
-            None
-        };
+        let reason = parts.next_if(|part| metric.text == FAILURES && part.text != WORST);
+        let reason = reason.map(|part| part.text);
         let mut rest: Vec<Name> = parts.collect();
         let worst = rest.pop_if(|part| part.text == WORST).is_some();
         let statistic_at = rest.first().map_or(metric.at, |part| part.at);
@@ -387,43 +382,29 @@ impl Threshold {
     }
 
     fn check_statistic(&self, metric: &Metric) -> Result<(), ThresholdError> {
-        let fits = match metric.source {
-            MetricSource::Distribution(_) if self.statistic == Statistic::Value => {
-                return Err(error(
-                    self.metric.at,
-                    format!(
-                        "`{}` is a distribution: a statistic is missing",
-                        metric.name
-                    ),
-                    format!(
-                        "write `{name}.mean`, `{name}.p95`, `{name}.p99.9`, `{name}.min`, `{name}.max` \
-                         or `{name}.count`",
-                        name = metric.name
-                    ),
-                ));
-            }
-            MetricSource::Distribution(_) => true,
-            MetricSource::Gauge(..) => {
-                !matches!(self.statistic, Statistic::Quantile(_) | Statistic::Count)
-            }
-            _ => self.statistic == Statistic::Value,
-        };
-        if fits {
-            return Ok(());
-        }
         let name = metric.name;
-        Err(match metric.source {
-            MetricSource::Gauge(..) => error(
+        match (metric.source, self.statistic) {
+            (MetricSource::Distribution(_), Statistic::Value) => Err(error(
+                self.metric.at,
+                format!("`{name}` is a distribution: a statistic is missing"),
+                format!(
+                    "write `{name}.mean`, `{name}.p95`, `{name}.p99.9`, `{name}.min`, `{name}.max` \
+                     or `{name}.count`"
+                ),
+            )),
+            (MetricSource::Gauge(..), Statistic::Quantile(_) | Statistic::Count) => Err(error(
                 self.statistic_at,
                 format!("`{name}` is a level, sampled once a window: it has no such statistic"),
                 "a level has mean, min and max",
-            ),
-            _ => error(
+            )),
+            (MetricSource::Distribution(_) | MetricSource::Gauge(..), _) => Ok(()),
+            (_, Statistic::Value) => Ok(()),
+            _ => Err(error(
                 self.statistic_at,
                 format!("`{name}` is a single value and has no statistics"),
                 format!("leave the statistic out, or write `{name}.worst` for the worst window"),
-            ),
-        })
+            )),
+        }
     }
 
     /// Returns the limit in the metric's unit.
@@ -508,9 +489,8 @@ impl Resolved {
                 }
             }
             ThresholdFigure::Metric(..) => None,
-            ThresholdFigure::Failures(None) => Some(window.failures.values().sum::<u64>() as i64),
-            ThresholdFigure::Failures(Some(reason)) => {
-                Some(failures_for_reason(&window.failures, reason) as i64)
+            ThresholdFigure::Failures(reason) => {
+                Some(failures_for_reason(&window.failures, reason.as_deref()) as i64)
             }
         }
     }
@@ -518,9 +498,8 @@ impl Resolved {
     fn value(&self, totals: &Totals) -> Option<f64> {
         let value = match &self.reads {
             ThresholdFigure::Metric(metric, statistic) => totals.figure(metric, *statistic),
-            ThresholdFigure::Failures(None) => Some(totals.failures().values().sum::<u64>() as f64),
-            ThresholdFigure::Failures(Some(reason)) => {
-                Some(failures_for_reason(totals.failures(), reason) as f64)
+            ThresholdFigure::Failures(reason) => {
+                Some(failures_for_reason(totals.failures(), reason.as_deref()) as f64)
             }
         };
         // Without any measured time, even a count of zero is no data.
@@ -565,13 +544,16 @@ pub fn implied_thresholds(written: &[Threshold], subjects: &[(&str, Catalogue)])
     found
 }
 
-/// Number of failures for a reason, including more specific reasons that begin with it and `_`.
-fn failures_for_reason(failures: &BTreeMap<String, u64>, reason: &str) -> u64 {
-    let finer = |name: &str| {
-        name.strip_prefix(reason)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+/// Number of failures for a reason, including more specific reasons that begin with it and `_`; of
+/// all failures for `None`.
+fn failures_for_reason(failures: &BTreeMap<String, u64>, reason: Option<&str>) -> u64 {
+    let is_of = |name: &str, reason: &str| {
+        let rest = name.strip_prefix(reason);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
     };
-    let own = failures.iter().filter(|(name, _)| finer(name));
+    let own = failures
+        .iter()
+        .filter(|(name, _)| reason.is_none_or(|reason| is_of(name, reason)));
     own.map(|(_, count)| count).sum()
 }
 
@@ -635,20 +617,17 @@ fn read_statistic(text: &str, at: usize) -> Result<Statistic, ThresholdError> {
                 .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit() || b == b'.'))
                 .and_then(percentile)
                 .filter(|percent| *percent > 0.0 && *percent < 100.0);
-            match percent {
-                Some(percent) => Statistic::Quantile(percent / 100.0),
-                None => {
-                    let known = [
-                        "mean", "min", "max", "p50", "p90", "p95", "p99", "p99.9", "count", WORST,
-                    ];
-                    let help = if text.starts_with("worst.") {
-                        "`.worst` comes last".to_owned()
-                    } else {
-                        suggest(text, known)
-                    };
-                    return Err(error(at, format!("unknown statistic `{text}`"), help));
-                }
-            }
+            let Some(percent) = percent else {
+                let known = [
+                    "mean", "min", "max", "p50", "p90", "p95", "p99", "p99.9", "count", WORST,
+                ];
+                let help = match text.starts_with("worst.") {
+                    true => "`.worst` comes last".to_owned(),
+                    false => suggest(text, known),
+                };
+                return Err(error(at, format!("unknown statistic `{text}`"), help));
+            };
+            Statistic::Quantile(percent / 100.0)
         }
     })
 }

@@ -1,43 +1,32 @@
 //! Summary rows of transport streams over HTTP.
 
 use measure::SummaryRow;
-use measure::summary::{Part, RowCondition};
+use measure::summary::{
+    Part::{List, Text},
+    RowCondition::{Above, MoreThanPercentOf, NotAbove, Zero},
+};
 
 /// Shown if losses are unknown, or if no packet was received.
 pub(super) const NO_STAMPS: &[SummaryRow] = &[
     SummaryRow::text(
         "loss",
-        &[
-            RowCondition::Zero("expected"),
-            RowCondition::Above("bitrate"),
-        ],
-        &[Part::Text(
-            "unknown: the stream does not tell what was sent",
-        )],
+        &[Zero("expected"), Above("bitrate")],
+        &[Text("unknown: the stream does not tell what was sent")],
     ),
     SummaryRow::text(
         "media",
-        &[
-            RowCondition::Zero("expected"),
-            RowCondition::NotAbove("bitrate"),
-        ],
-        &[Part::Text("none received")],
+        &[Zero("expected"), NotAbove("bitrate")],
+        &[Text("none received")],
     ),
-    SummaryRow::end(&[
-        RowCondition::Zero("expected"),
-        RowCondition::NotAbove("bitrate"),
-    ]),
+    SummaryRow::end(&[Zero("expected"), NotAbove("bitrate")]),
 ];
 
 /// Share of packets whose arrival time is unknown. A few at the beginning of each connection are
 /// not worth a row.
 pub(super) const TIMES: &[SummaryRow] = &[SummaryRow::text(
     "timed_by_reading",
-    &[RowCondition::MoreThanPercentOf(
-        "timed_by_reading",
-        "ts_packets",
-    )],
-    &[Part::Text(
+    &[MoreThanPercentOf("timed_by_reading", "ts_packets")],
+    &[Text(
         "{timed_by_reading/ts_packets} of packets have the time of reading, not of arrival",
     )],
 )];
@@ -45,8 +34,8 @@ pub(super) const TIMES: &[SummaryRow] = &[SummaryRow::text(
 /// Content of the streams, as far as it was checked.
 pub(super) const CONTENT: &[SummaryRow] = &[SummaryRow::text(
     "content",
-    &[RowCondition::Above("ts_packets")],
-    &[Part::List(&[
+    &[Above("ts_packets")],
+    &[List(&[
         ("foreign", "{:foreign datagram|foreign datagrams}"),
         ("old_channel", "{} of them of the previous channel"),
         ("damaged", "{} damaged"),
@@ -58,8 +47,8 @@ pub(super) const CONTENT: &[SummaryRow] = &[SummaryRow::text(
 /// Streams that the server ended by their stated length.
 pub(super) const ENDS: &[SummaryRow] = &[SummaryRow::text(
     "ended_by_length",
-    &[RowCondition::Above("ended_by_length")],
-    &[Part::Text(
+    &[Above("ended_by_length")],
+    &[Text(
         "{ended_by_length:stream|streams} ended by the stated Content-Length",
     )],
 )];

@@ -1,14 +1,20 @@
 //! Summary rows that all media protocols share.
 
 use measure::SummaryRow;
-use measure::summary::{Part, RowCondition, RowContent};
+use measure::summary::{
+    Part::{IfData, ListOr, Text},
+    RowCondition::{
+        Above, HasData, NoData, NotAbove, NotZero, OnlyStartedInWarmUp, StartedAfterWarmUp, Zero,
+    },
+    RowContent,
+};
 
 /// Packet loss and bit rate.
 pub const MEDIA_ROWS: &[SummaryRow] = &[
     SummaryRow::text(
         "loss",
-        &[RowCondition::NotZero("expected")],
-        &[Part::Text(
+        &[NotZero("expected")],
+        &[Text(
             "{loss}   {lost} of {expected} packets; {duplicated} duplicated, {reordered} reordered",
         )],
     ),
@@ -19,22 +25,18 @@ pub const MEDIA_ROWS: &[SummaryRow] = &[
     },
     SummaryRow::text(
         "bitrate",
-        &[RowCondition::Above("bitrate")],
-        &[Part::Text("{bitrate} of media, {wire_bitrate} on the wire")],
+        &[Above("bitrate")],
+        &[Text("{bitrate} of media, {wire_bitrate} on the wire")],
     ),
 ];
 
 /// Delay of frames from our own publishers, and lost frames.
 pub const CODED_PICTURES: &[SummaryRow] = &[
-    SummaryRow::distribution(
-        &[RowCondition::Above("frames_published")],
-        "frame_delay",
-        "p50",
-    ),
+    SummaryRow::distribution(&[Above("frames_published")], "frame_delay", "p50"),
     SummaryRow::text(
         "frame_loss",
-        &[RowCondition::Above("frames_published")],
-        &[Part::Text(
+        &[Above("frames_published")],
+        &[Text(
             "{frame_loss}   {frames_published-frames_delivered} of {frames_published} missing or \
              incomplete",
         )],
@@ -45,61 +47,44 @@ pub const CODED_PICTURES: &[SummaryRow] = &[
 pub const STARTUP_ROWS: &[SummaryRow] = &[
     SummaryRow::text(
         "startup_delay",
-        &[RowCondition::OnlyStartedInWarmUp],
-        &[Part::Text("unknown: all clients started in the warm-up")],
+        &[OnlyStartedInWarmUp],
+        &[Text("unknown: all clients started in the warm-up")],
     ),
-    SummaryRow::distribution(&[RowCondition::StartedAfterWarmUp], "startup_delay", "p50"),
+    SummaryRow::distribution(&[StartedAfterWarmUp], "startup_delay", "p50"),
 ];
 
 /// Rows of a population that publishes. If it receives nothing, no further rows follow.
 pub const RTP_PUBLISHED: &[SummaryRow] = &[
     SummaryRow::text(
         "sent_bitrate",
-        &[RowCondition::Above("sent_packets")],
-        &[Part::Text(
+        &[Above("sent_packets")],
+        &[Text(
             "{sent_bitrate} of media; {sent_frames} frames in {sent_packets} packets",
         )],
     ),
-    SummaryRow::distribution(
-        &[RowCondition::Above("sent_packets")],
-        "publish_delay",
-        "p50",
-    ),
+    SummaryRow::distribution(&[Above("sent_packets")], "publish_delay", "p50"),
     SummaryRow::text(
         "reported_lost",
-        &[
-            RowCondition::Above("sent_packets"),
-            RowCondition::Above("receiver_reports"),
-        ],
-        &[Part::Text(
+        &[Above("sent_packets"), Above("receiver_reports")],
+        &[Text(
             "{reported_lost:packet|packets}, in receiver reports of the server",
         )],
     ),
-    SummaryRow::end(&[
-        RowCondition::Above("sent_packets"),
-        RowCondition::NotAbove("expected"),
-    ]),
+    SummaryRow::end(&[Above("sent_packets"), NotAbove("expected")]),
 ];
 
 /// Row of a population that received no packet.
 pub const NO_RTP: &[SummaryRow] = &[
-    SummaryRow::text(
-        "media",
-        &[RowCondition::Zero("expected")],
-        &[Part::Text("none received")],
-    ),
-    SummaryRow::end(&[
-        RowCondition::Zero("expected"),
-        RowCondition::NotAbove("bitrate"),
-    ]),
+    SummaryRow::text("media", &[Zero("expected")], &[Text("none received")]),
+    SummaryRow::end(&[Zero("expected"), NotAbove("bitrate")]),
 ];
 
 /// Integrity of a transport stream, time to the first picture, and delay of stamped datagrams.
 pub const TS_STREAM: &[SummaryRow] = &[
     SummaryRow::text(
         "stream",
-        &[RowCondition::Above("ts_packets")],
-        &[Part::ListOr(
+        &[Above("ts_packets")],
+        &[ListOr(
             &[
                 ("sync_losses", "{:sync loss|sync losses}"),
                 ("continuity_errors", "{:continuity error|continuity errors}"),
@@ -114,42 +99,33 @@ pub const TS_STREAM: &[SummaryRow] = &[
     SummaryRow::text(
         "random_access_delay",
         &[
-            RowCondition::Above("ts_packets"),
-            RowCondition::NoData("random_access_delay"),
-            RowCondition::StartedAfterWarmUp,
+            Above("ts_packets"),
+            NoData("random_access_delay"),
+            StartedAfterWarmUp,
         ],
-        &[Part::Text("no data: no random-access point received")],
+        &[Text("no data: no random-access point received")],
     ),
     SummaryRow::distribution(
-        &[
-            RowCondition::Above("ts_packets"),
-            RowCondition::HasData("random_access_delay"),
-        ],
+        &[Above("ts_packets"), HasData("random_access_delay")],
         "random_access_delay",
         "p50",
     ),
     SummaryRow::text(
         "streams_silent",
-        &[RowCondition::Above("streams_silent")],
-        &[Part::Text(
+        &[Above("streams_silent")],
+        &[Text(
             "{streams_silent:stream|streams} without video or audio, while the rest arrived",
         )],
     ),
     SummaryRow::distribution(
-        &[
-            RowCondition::Above("ts_packets"),
-            RowCondition::HasData("datagram_delay"),
-        ],
+        &[Above("ts_packets"), HasData("datagram_delay")],
         "datagram_delay",
         "p50",
     ),
     SummaryRow::text(
         "stamps_ahead",
-        &[
-            RowCondition::Above("ts_packets"),
-            RowCondition::Above("stamps_ahead"),
-        ],
-        &[Part::Text(
+        &[Above("ts_packets"), Above("stamps_ahead")],
+        &[Text(
             "{stamps_ahead} datagrams arrived before they were sent: the clocks differ",
         )],
     ),
@@ -158,11 +134,8 @@ pub const TS_STREAM: &[SummaryRow] = &[
 /// Frames whose time codes lie in the future.
 pub const TIME_CODES_AHEAD: &[SummaryRow] = &[SummaryRow::text(
     "time_codes_ahead",
-    &[
-        RowCondition::Above("frames_published"),
-        RowCondition::Above("time_codes_ahead"),
-    ],
-    &[Part::Text(
+    &[Above("frames_published"), Above("time_codes_ahead")],
+    &[Text(
         "{time_codes_ahead} frames arrived before they were sent: the clocks differ",
     )],
 )];
@@ -170,9 +143,9 @@ pub const TIME_CODES_AHEAD: &[SummaryRow] = &[SummaryRow::text(
 /// Stalls of playback, which matter more than any mean.
 pub const STALLS: &[SummaryRow] = &[SummaryRow::text(
     "stalls",
-    &[RowCondition::Above("stalls")],
+    &[Above("stalls")],
     &[
-        Part::Text("{stalls}"),
-        Part::IfData("longest_gap", "; longest gap {longest_gap.max}"),
+        Text("{stalls}"),
+        IfData("longest_gap", "; longest gap {longest_gap.max}"),
     ],
 )];

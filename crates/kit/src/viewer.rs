@@ -7,7 +7,10 @@
 
 use std::time::Duration;
 
-use measure::summary::{Part, RowCondition};
+use measure::summary::{
+    Part::{Further, Text},
+    RowCondition::Above,
+};
 use measure::units::{Ratio, TimeSpan};
 use measure::{KeyFigure, Recorder, SummaryRow, Time};
 use schemars::JsonSchema;
@@ -74,10 +77,10 @@ measure::metrics! {
 /// The first row of a population of viewers.
 const ROWS: &[SummaryRow] = &[SummaryRow::text(
     "served_well",
-    &[RowCondition::Above("viewers_judged")],
+    &[Above("viewers_judged")],
     &[
-        Part::Text("{served_well}   {viewers_served_well} of {viewers_judged:viewer|viewers}"),
-        Part::Further(&[
+        Text("{served_well}   {viewers_served_well} of {viewers_judged:viewer|viewers}"),
+        Further(&[
             ("viewers_failed", "{} failed"),
             ("viewers_started_late", "{} started late"),
             ("viewers_stalled", "{} stalled"),

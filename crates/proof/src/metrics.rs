@@ -1,7 +1,11 @@
 //! Metrics.
 
 use measure::metric::Statistic;
-use measure::summary::{Part, RowCondition, SummaryRow};
+use measure::summary::{
+    Part::Text,
+    RowCondition::{HasData, NotZero},
+    SummaryRow,
+};
 use measure::{Catalogue, Meaning, TableColumn};
 
 use kit::metrics::CLIENTS;
@@ -75,15 +79,11 @@ measure::metrics! {
 const RECOVERY: &[SummaryRow] = &[
     SummaryRow::text(
         "recovered",
-        &[RowCondition::NotZero("missed")],
-        &[Part::Text(
+        &[NotZero("missed")],
+        &[Text(
             "{recovered} of {missed} missed packets; {retransmitted} sent again, \
              {given_up} given up",
         )],
     ),
-    SummaryRow::distribution(
-        &[RowCondition::HasData("recovery_delay")],
-        "recovery_delay",
-        "p50",
-    ),
+    SummaryRow::distribution(&[HasData("recovery_delay")], "recovery_delay", "p50"),
 ];

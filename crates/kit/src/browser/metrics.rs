@@ -1,6 +1,9 @@
 //! Metrics that a browser reports, and its resource usage.
 
-use measure::summary::{Part, RowCondition};
+use measure::summary::{
+    Part::{If, Text},
+    RowCondition::{Above, HasData},
+};
 use measure::{Catalogue, SummaryRow};
 
 use crate::metrics::CLIENTS;
@@ -106,69 +109,55 @@ const SUMMARY: &[SummaryRow] = &[
     SummaryRow::text(
         "received_bitrate",
         &[],
-        &[Part::Text(
+        &[Text(
             "{received_bitrate} in {packets_received} packets; {packets_lost} lost ({packet_loss})",
         )],
     ),
     SummaryRow::text(
         "published_bitrate",
-        &[RowCondition::Above("packets_sent")],
+        &[Above("packets_sent")],
         &[
-            Part::Text("{published_bitrate} in {packets_sent} packets"),
-            Part::If("reported_lost", "; {} reported lost by the server"),
+            Text("{published_bitrate} in {packets_sent} packets"),
+            If("reported_lost", "; {} reported lost by the server"),
         ],
     ),
     SummaryRow::text(
         "frames_decoded",
-        &[RowCondition::Above("frames_received")],
-        &[Part::Text(
+        &[Above("frames_received")],
+        &[Text(
             "{frames_decoded} of {frames_received}; {frames_dropped} dropped; \
              {freezes:freeze|freezes} of {freeze_duration} in all",
         )],
     ),
     SummaryRow::text(
         "concealment",
-        &[RowCondition::Above("concealed_samples")],
-        &[Part::Text(
-            "{concealment} of the audio samples were concealed",
-        )],
+        &[Above("concealed_samples")],
+        &[Text("{concealment} of the audio samples were concealed")],
     ),
-    SummaryRow::distribution(&[RowCondition::HasData("jitter")], "jitter", "mean"),
+    SummaryRow::distribution(&[HasData("jitter")], "jitter", "mean"),
     SummaryRow::distribution(
-        &[RowCondition::HasData("jitter_buffer_delay")],
+        &[HasData("jitter_buffer_delay")],
         "jitter_buffer_delay",
         "mean",
     ),
-    SummaryRow::distribution(
-        &[RowCondition::HasData("round_trip_time")],
-        "round_trip_time",
-        "mean",
-    ),
-    SummaryRow::distribution(
-        &[RowCondition::HasData("decode_time")],
-        "decode_time",
-        "mean",
-    ),
+    SummaryRow::distribution(&[HasData("round_trip_time")], "round_trip_time", "mean"),
+    SummaryRow::distribution(&[HasData("decode_time")], "decode_time", "mean"),
     SummaryRow::text(
         "cpu",
-        &[RowCondition::Above("cpu")],
-        &[Part::Text(
+        &[Above("cpu")],
+        &[Text(
             "{cpu} of a core: page {cpu_renderer}, drawing {cpu_gpu}, services {cpu_utility}, main \
              {cpu_main}; {pss} of memory",
         )],
     ),
     SummaryRow::text(
         "silent_seconds",
-        &[RowCondition::Above("silent_seconds")],
-        &[Part::Text(
+        &[Above("silent_seconds")],
+        &[Text(
             "{silent_seconds:second|seconds} without figures from the browser",
         )],
     ),
-    SummaryRow::distribution(
-        &[RowCondition::HasData("startup_delay")],
-        "startup_delay",
-        "p50",
-    ),
+    SummaryRow::distribution(&[HasData("startup_delay")], "startup_delay", "p50"),
 ];
 
 /// Metrics of a population's browsers.

@@ -1,17 +1,20 @@
 //! Summary rows of channel changes.
 
 use measure::SummaryRow;
-use measure::summary::{Part, RowCondition};
+use measure::summary::{
+    Part::{If, List, Text},
+    RowCondition::NotZero,
+};
 
 /// Channel changes, if there were any.
 pub const SUMMARY: &[SummaryRow] = &[
     SummaryRow::text(
         "zaps",
-        &[RowCondition::NotZero("zaps")],
+        &[NotZero("zaps")],
         &[
-            Part::Text("{zaps:channel change|channel changes}"),
-            Part::If("zaps_failed", "; {} FAILED ("),
-            Part::List(&[
+            Text("{zaps:channel change|channel changes}"),
+            If("zaps_failed", "; {} FAILED ("),
+            List(&[
                 ("zaps_failed_503", "{} with status 503"),
                 ("zaps_failed_status", "{} with another status"),
                 ("zaps_failed_connect", "{} without a connection"),
@@ -25,9 +28,9 @@ pub const SUMMARY: &[SummaryRow] = &[
                 ),
                 ("zaps_failed_local", "{} the tester's own limits"),
             ]),
-            Part::If("zaps_failed", ")"),
-            Part::If("zaps_unfinished", "; {} without a picture"),
+            If("zaps_failed", ")"),
+            If("zaps_unfinished", "; {} without a picture"),
         ],
     ),
-    SummaryRow::distribution(&[RowCondition::NotZero("zaps")], "zap_delay", "p50"),
+    SummaryRow::distribution(&[NotZero("zaps")], "zap_delay", "p50"),
 ];

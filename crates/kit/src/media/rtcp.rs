@@ -113,8 +113,18 @@ pub enum Packet {
 }
 
 /// Iterates over the packets of a compound packet. Ends after the first error.
-pub fn packets(compound: &[u8]) -> Packets<'_> {
-    Packets { rest: compound }
+pub fn packets(compound: &[u8]) -> impl Iterator<Item = Result<Packet, RtcpError>> {
+    let mut rest = compound;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let result = take_packet(&mut rest);
+        if result.is_err() {
+            rest = &[];
+        }
+        Some(result)
+    })
 }
 
 /// True if a compound packet may come from a media sender: it contains a sender report or a
@@ -135,27 +145,6 @@ pub fn may_be_from_sender(compound: &[u8]) -> bool {
         rest = next;
     }
     false
-}
-
-/// Iterator over the packets of a compound packet; see [`packets`].
-#[derive(Clone, Debug)]
-pub struct Packets<'a> {
-    rest: &'a [u8],
-}
-
-impl Iterator for Packets<'_> {
-    type Item = Result<Packet, RtcpError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let result = take_packet(&mut self.rest);
-        if result.is_err() {
-            self.rest = &[];
-        }
-        Some(result)
-    }
 }
 
 fn take_packet(rest: &mut &[u8]) -> Result<Packet, RtcpError> {

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use super::faults::Faults;
 use super::header::Header;
 use super::served_stream::{DepartureCounter, DepartureLog, ServedStream};
-use super::tag::RtpTag;
+use super::tag;
 pub use mediagen::clip::Clip;
 use mediagen::time_code::TimeCode;
 use session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
@@ -281,13 +281,20 @@ impl RtpFlow {
     /// packets were handed out.
     #[inline]
     pub fn report_departure(&mut self, tag: Tag, left: Option<Handover>) {
-        let index = self.index_of(RtpTag::from(tag).number());
+        let number = tag::number(tag);
+        let index = self.index_of(number);
         let payload = self.clip.packets[index].payload.len();
         self.tally.count_departure(tag, left, payload as u64);
         if let Some(log) = &mut self.log {
-            let number = u64::from(self.first_seq) + RtpTag::from(tag).number();
-            log.record_departure(number, left, payload);
+            log.record_departure(u64::from(self.first_seq) + number, left, payload);
         }
+    }
+
+    /// Due time of the next packet of the schedule.
+    #[inline]
+    fn next_scheduled(&self, period: SendingPeriod) -> Option<Time> {
+        let at = self.schedule.next_paced(&self.clip)?;
+        Some(period.due(at))
     }
 
     /// Takes the next packet from the schedule.
@@ -337,7 +344,7 @@ impl RtpFlow {
             due: planned.due,
             header: framing.append(&header),
             payload,
-            tag: RtpTag::new(planned.number, planned.copy, planned.has_copy).into(),
+            tag: tag::new(planned.number, planned.copy, planned.has_copy),
         }
     }
 
@@ -365,10 +372,7 @@ impl RtpFlow {
     /// Returns the next packet, with faults applied.
     fn next_faulty(&mut self, now: Time, period: SendingPeriod) -> Option<PlannedPacket> {
         loop {
-            let next = self
-                .schedule
-                .next_paced(&self.clip)
-                .map(|at| period.due(at));
+            let next = self.next_scheduled(period);
             let faulty = self.faults.as_mut().expect("only called with faults");
             if faulty.ready.front().is_some_and(|first| first.due <= now) {
                 let planned = faulty.ready.pop_front().expect("just looked at");
@@ -471,10 +475,7 @@ impl Flow for RtpFlow {
         let State::Running(period) = self.state else {
             return None;
         };
-        let next = self
-            .schedule
-            .next_paced(&self.clip)
-            .map(|at| period.due(at));
+        let next = self.next_scheduled(period);
         match &self.faults {
             None => next,
             Some(faulty) => faulty.next_due(next),
@@ -487,7 +488,7 @@ impl Flow for RtpFlow {
             return None;
         };
         let packet = if self.faults.is_none() {
-            let due = period.due(self.schedule.next_paced(&self.clip)?);
+            let due = self.next_scheduled(period)?;
             (due <= now).then(|| self.take_scheduled(due, period))?
         } else {
             self.next_faulty(now, period)?

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use session::{Handover, Tag};
 
-use super::tag::RtpTag;
+use super::tag;
 
 /// Packets of one stream of one session that really left a reference server.
 ///
@@ -148,11 +148,10 @@ impl DepartureCounter {
         if self.began.is_none() {
             self.began = left.map(|handover| handover.ended);
         }
-        let tag = RtpTag::from(tag);
-        let (number, left) = (tag.number(), left.is_some());
-        match (tag.is_copy(), left) {
+        let (number, left) = (tag::number(tag), left.is_some());
+        match (tag::is_copy(tag), left) {
             (false, true) => self.first_copy(number, payload),
-            (false, false) if tag.has_copy() => self.awaiting_copy.push(number),
+            (false, false) if tag::has_copy(tag) => self.awaiting_copy.push(number),
             (false, false) => self.not_taken += 1,
             (true, left) => {
                 let first_was_not_taken = self

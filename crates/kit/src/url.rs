@@ -342,37 +342,27 @@ fn remove_dot_segments(path: &str) -> String {
 
 /// Percent-encodes characters that are illegal in a path or query. A `%` stays.
 fn percent_encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => {
-                push_encoded(byte, &mut out)
-            }
-            b'!'..=b'~' => out.push(char::from(byte)),
-            _ => push_encoded(byte, &mut out),
-        }
-    }
-    out
+    encode_except(text.as_bytes(), |byte| {
+        byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte)
+    })
 }
 
 /// Converts bytes to text and percent-encodes each byte beyond ASCII (RFC 3986, 2.1). This keeps
 /// text in an encoding other than UTF-8: `T\xe9l\xe9` becomes `T%E9l%E9`.
 pub fn percent_encode_bytes(bytes: &[u8]) -> String {
+    encode_except(bytes, |byte| byte.is_ascii())
+}
+
+/// Percent-encodes all bytes but those that may stay.
+fn encode_except(bytes: &[u8], stays: impl Fn(u8) -> bool) -> String {
     let mut out = String::with_capacity(bytes.len());
     for &byte in bytes {
-        match byte.is_ascii() {
+        match stays(byte) {
             true => out.push(char::from(byte)),
-            false => push_encoded(byte, &mut out),
+            false => out += &format!("%{byte:02X}"),
         }
     }
     out
-}
-
-fn push_encoded(byte: u8, out: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    out.push('%');
-    out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-    out.push(char::from(DIGITS[usize::from(byte & 15)]));
 }
 
 #[cfg(test)]

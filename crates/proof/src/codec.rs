@@ -40,14 +40,17 @@ const BYE: u8 = 7;
 
 /// Header of a media packet.
 pub(super) fn media_header(number: u32, again: bool) -> [u8; 5] {
-    let [a, b, c, d] = number.to_be_bytes();
-    [if again { RETRANSMISSION } else { MEDIA }, a, b, c, d]
+    numbered(if again { RETRANSMISSION } else { MEDIA }, number)
 }
 
 /// Complete end message.
 pub(super) fn end(count: u32) -> [u8; 5] {
-    let [a, b, c, d] = count.to_be_bytes();
-    [END, a, b, c, d]
+    numbered(END, count)
+}
+
+fn numbered(kind: u8, number: u32) -> [u8; 5] {
+    let [a, b, c, d] = number.to_be_bytes();
+    [kind, a, b, c, d]
 }
 
 impl<'a> Message<'a> {

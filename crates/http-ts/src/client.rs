@@ -183,7 +183,7 @@ impl Client {
             return;
         }
         self.addresses = Some((local, remote));
-        if self.visited.is_empty() && !self.has_changed() {
+        if self.visited.is_empty() && self.changed_at().is_none() {
             let delay = cx.now.since(self.started);
             cx.recorder.record_duration(clients::CONNECT_DELAY, delay);
         }
@@ -215,7 +215,7 @@ impl Client {
             headers.push(("Cookie", cookies));
         }
         headers.extend(further);
-        let version = self.config.http_version.version();
+        let version = self.config.http_version;
         let bytes = http1::write_request("GET", &self.current_url, version, &headers);
         cx.recorder.add(m::REQUESTS, 1);
         cx.out.push_back(Output::Send {

@@ -14,28 +14,6 @@ use kit::viewer::ServedWell;
 use kit::zapping::Zap;
 use session::tls::TlsConfig;
 
-/// HTTP version of requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub enum HttpVersion {
-    /// HTTP/1.0, in which servers must not use chunks.
-    #[serde(rename = "1.0")]
-    Http10,
-    /// HTTP/1.1.
-    #[default]
-    #[serde(rename = "1.1")]
-    Http11,
-}
-
-impl HttpVersion {
-    /// Returns the version for messages.
-    pub const fn version(self) -> Version {
-        match self {
-            HttpVersion::Http10 => Version::Http10,
-            HttpVersion::Http11 => Version::Http11,
-        }
-    }
-}
-
 /// Keys of a population of clients for transport streams over HTTP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -64,7 +42,7 @@ pub struct ClientConfig {
     /// `redirect_refused`.
     pub follow: RedirectPolicy,
     /// HTTP version of requests: `"1.1"` (default) or `"1.0"`.
-    pub http_version: HttpVersion,
+    pub http_version: Version,
     /// Additional header fields of each request, by name, such as `{Origin: "https://a.org"}`. Those
     /// with credentials (`Authorization`, `Cookie`) are sent only to the host and port of the URL.
     /// Default: none.
@@ -96,7 +74,7 @@ impl Default for ClientConfig {
             playout_buffer: seconds(1),
             served_well: ServedWell::default(),
             follow: RedirectPolicy::default(),
-            http_version: HttpVersion::default(),
+            http_version: Version::default(),
             headers: AdditionalFields::default(),
             user_agent: concat!("streamgauge/", env!("CARGO_PKG_VERSION")).to_owned(),
             zap: None,
@@ -176,7 +154,7 @@ mod tests {
         assert_eq!(read("{}"), Ok(ClientConfig::default()));
         let config = read(r#"{"group":"239.1.1.1:5","http_version":"1.0","headers":{"X-A":"b"}}"#)
             .expect("valid");
-        assert_eq!(config.http_version.version(), Version::Http10);
+        assert_eq!(config.http_version, Version::Http10);
         let written = serde_json::to_string(&config).expect("plain data");
         assert_eq!(read(&written), Ok(config));
         for (wrong, key) in [

@@ -6,6 +6,9 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use mediagen::steps;
 
 mod additional_fields;
@@ -50,11 +53,16 @@ pub fn write_request(
 }
 
 /// Version of HTTP with a text format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// The schema describes it as a key of clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "HttpVersion", description = "HTTP version of requests.")]
 pub enum Version {
-    /// 1.0 (RFC 1945).
+    /// HTTP/1.0, in which servers must not use chunks.
+    #[serde(rename = "1.0")]
     Http10,
-    /// 1.1 (RFC 9112).
+    /// HTTP/1.1.
+    #[default]
+    #[serde(rename = "1.1")]
     Http11,
 }
 

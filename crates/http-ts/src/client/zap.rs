@@ -65,17 +65,14 @@ impl Zapping {
 }
 
 impl Client {
-    /// Time from which the delays of the current channel are measured.
-    pub(super) fn channel_due(&self) -> Time {
-        let changed = self.zapping.as_ref().and_then(|zapping| zapping.last_due);
-        changed.unwrap_or(self.planned_start)
+    /// Time when the last change was due; `None` before the first.
+    pub(super) fn changed_at(&self) -> Option<Time> {
+        self.zapping.as_ref()?.last_due
     }
 
-    /// Returns true after the first change.
-    pub(super) fn has_changed(&self) -> bool {
-        self.zapping
-            .as_ref()
-            .is_some_and(|zapping| zapping.last_due.is_some())
+    /// Time from which the delays of the current channel are measured.
+    pub(super) fn channel_due(&self) -> Time {
+        self.changed_at().unwrap_or(self.planned_start)
     }
 
     /// Changes channel, or leaves after the last change, if that is due.

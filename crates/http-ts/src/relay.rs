@@ -17,18 +17,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
-use measure::Catalogue;
 use serde::Serialize;
 
 pub use faults::{AnswerFault, RelayFaults};
 #[cfg(any(test, fuzzing))]
 pub use request::read_any;
 
-use ::session::{Interface, Session};
-use kit::metrics::CLIENTS;
-
-/// Metrics of the relay's sessions.
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);
+use ::session::Interface;
 
 /// Settings of the reference relay.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,17 +121,6 @@ impl Relay {
             clients: AtomicU32::new(0),
             cross_session: Mutex::default(),
         }))
-    }
-
-    /// Creates the session of the accepted connection `number`. Its random choices depend on the
-    /// number and the seed.
-    pub fn session(&self, number: u64) -> Box<dyn Session> {
-        Box::new(session::RelaySession::new(self.0.clone(), number))
-    }
-
-    /// Metrics of the relay's sessions.
-    pub fn catalogue(&self) -> Catalogue {
-        CATALOGUE
     }
 
     pub fn config(&self) -> &RelayConfig {

@@ -8,8 +8,10 @@ use measure::human::{count, plural};
 use measure::{Catalogue, TESTER_CATALOGUE, Totals, tester};
 use serde::Serialize;
 
+use super::session::RelaySession;
 use super::{Relay, RelayConfig, RelayFaults, RelayedClient};
 use kit::faults::FaultSet as _;
+use kit::metrics::CLIENTS;
 use kit::reference::heading::{FAULTS, LISTENING, SERVICE};
 use kit::reference::{
     OwnFlags, Port, ReferenceServer, RunningServer, Second, ServerFlags, ServerSettings,
@@ -76,7 +78,7 @@ impl ServerSettings for RelayConfig {
 
 impl RunningServer for Relay {
     fn catalogue(&self) -> Catalogue {
-        Relay::catalogue(self)
+        const { Catalogue(&[&CLIENTS]) }
     }
 
     fn seed(&self) -> u64 {
@@ -88,7 +90,7 @@ impl RunningServer for Relay {
     }
 
     fn session(&self, number: u64) -> Box<dyn Session> {
-        Relay::session(self, number)
+        Box::new(RelaySession::new(self.0.clone(), number))
     }
 
     fn tally(&self, _clock_monotonic_nanos: i64) -> Box<dyn Tally> {

@@ -10,9 +10,11 @@ use serde_json::Value;
 
 use super::*;
 use ::session::{
-    ChannelError, ChannelId, CloseReason, Context, Flows, Input, Open, Outcome, Output, Port, Sinks,
+    ChannelError, ChannelId, CloseReason, Context, Flows, Input, Open, Outcome, Output, Port,
+    Session, Sinks,
 };
 use kit::faults::FaultSet as _;
+use kit::reference::RunningServer as _;
 
 mod leaked_resources;
 

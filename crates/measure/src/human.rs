@@ -38,20 +38,15 @@ pub fn cores(value: f64) -> String {
 
 /// Formats a time in the unit that fits, from nanoseconds to hours.
 pub fn seconds(value: f64) -> String {
-    let size = value.abs();
-    if size == 0.0 {
-        "0 s".to_owned()
-    } else if size < 999.5e-9 {
-        format!("{} ns", digits(value * 1e9))
-    } else if size < 999.5e-6 {
-        format!("{} µs", digits(value * 1e6))
-    } else if size < 0.9995 {
-        format!("{} ms", digits(value * 1e3))
-    } else if size < 120.0 {
-        format!("{} s", digits(value))
-    } else {
-        duration(value)
-    }
+    let (factor, unit) = match value.abs() {
+        0.0 => return "0 s".to_owned(),
+        size if size < 999.5e-9 => (1e9, "ns"),
+        size if size < 999.5e-6 => (1e6, "µs"),
+        size if size < 0.9995 => (1e3, "ms"),
+        size if size < 120.0 => (1.0, "s"),
+        _ => return duration(value),
+    };
+    format!("{} {unit}", digits(value * factor))
 }
 
 /// Formats a duration, rounded to seconds: `7 s`, `2 min 5 s`, `1 h 3 min`.

@@ -131,15 +131,12 @@ impl Faults {
 }
 
 fn delay(text: &str) -> Result<Duration, String> {
-    time(text).and_then(|delay| {
-        if delay > DELAY_MAX {
-            Err(format!(
-                "`{text}` is longer than the maximum delay, {DELAY_MAX:?}"
-            ))
-        } else {
-            Ok(delay)
-        }
-    })
+    match time(text)? {
+        delay if delay > DELAY_MAX => Err(format!(
+            "`{text}` is longer than the maximum delay, {DELAY_MAX:?}"
+        )),
+        delay => Ok(delay),
+    }
 }
 
 /// Parses a share and a number of packets, such as `1%x3`.

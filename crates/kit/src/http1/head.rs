@@ -36,9 +36,7 @@ impl Head {
             })?,
         })
     }
-}
 
-impl Head {
     /// Returns `true` if the connection can be reused after this response (RFC 9112, 9.3): with
     /// HTTP/1.0 only if the server says so.
     pub fn keeps_alive(&self) -> bool {

@@ -182,8 +182,9 @@ pub enum CloseState {
     Over,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
+    #[default]
     Head,
     /// Number of body bytes left.
     Length(u64),
@@ -200,7 +201,7 @@ enum State {
 }
 
 /// Decoder of one response, fed in pieces that are split anywhere.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ResponseDecoder {
     state: State,
     /// Received part of a head, a line or trailers.
@@ -214,24 +215,11 @@ pub struct ResponseDecoder {
     failed: Option<ResponseError>,
 }
 
-impl Default for ResponseDecoder {
-    fn default() -> ResponseDecoder {
-        ResponseDecoder::new()
-    }
-}
-
 impl ResponseDecoder {
     /// Creates a decoder of the response to a GET: a body may follow any head that does not forbid
     /// it.
     pub fn new() -> ResponseDecoder {
-        ResponseDecoder {
-            state: State::Head,
-            buffer: Vec::new(),
-            skipped_bytes: 0,
-            excess_framing: 0,
-            undeducted_bytes: 0,
-            failed: None,
-        }
+        ResponseDecoder::default()
     }
 
     /// Returns the number of body bytes that are still to arrive, if the response states its length

@@ -29,7 +29,7 @@ pub(super) struct Counts {
 pub(super) const COLUMNS: &[&str] = &["/expected", "/received", "/recovered", "/given_up"];
 
 /// The packets of one stream, numbered from 0.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Receiver {
     asks: bool,
     ask_again: Duration,
@@ -54,10 +54,7 @@ impl Receiver {
             asks: config.recovery,
             ask_again: config.ask_again.0,
             give_up_after: config.give_up.0,
-            next: 0,
-            missing: BTreeMap::new(),
-            due: None,
-            counts: Counts::default(),
+            ..Receiver::default()
         }
     }
 

@@ -75,7 +75,7 @@ struct PlannedPacket {
 }
 
 /// The schedule without faults: the next packet, and its time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Schedule {
     /// Number of frames in completed loops of the clip.
     frames_before: u64,
@@ -200,17 +200,11 @@ impl RtpFlow {
     pub fn new(settings: FlowSettings) -> RtpFlow {
         let FlowSettings { clip, faults, .. } = settings;
         let mut schedule = Schedule {
-            frames_before: 0,
-            index: 0,
-            number: 0,
             frames_end: settings
                 .length
                 .map_or(u64::MAX, |length| clip.frames_within(length)),
             stop_after: faults.stop_after.unwrap_or(Duration::MAX),
-            frame: 0,
-            frame_nanos: 0,
-            frame_duration: 0,
-            ticks: 0,
+            ..Schedule::default()
         };
         schedule.begin_frame(0, &clip, settings.pacing);
         RtpFlow {

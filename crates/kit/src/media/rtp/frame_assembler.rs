@@ -91,7 +91,7 @@ pub(super) struct FramePacket {
 ///
 /// The last few frames stay open for reordered packets. A packet of a closed frame does not repair
 /// it. A frame that the end of the stream truncated counts neither as complete nor as broken.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 // Fields that every packet needs come first and are adjacent: with thousands of streams, the cost
 // of a packet is the number of cache lines it touches.
 #[repr(C, align(64))]
@@ -160,18 +160,7 @@ impl FrameAssembler {
     pub(super) fn new(clock_rate: u32, buffer: Duration) -> FrameAssembler {
         FrameAssembler {
             playing: PlayoutModel::new(clock_rate, buffer),
-            broken: 0,
-            newest: None,
-            closed: None,
-            older_first: 0,
-            older_len: 0,
-            unsorted: false,
-            timestamps: [0; OLDER_MAX],
-            older: [Frame::default(); OLDER_MAX],
-            uses_markers: false,
-            single_packets: false,
-            payloads: None,
-            padding: None,
+            ..FrameAssembler::default()
         }
     }
 

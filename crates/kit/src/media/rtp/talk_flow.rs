@@ -41,7 +41,7 @@ pub struct TalkSettings {
 }
 
 /// A frame to be sent.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct PlannedFrame {
     /// Frame number: all frames count, sent or not.
     frame: u64,
@@ -72,11 +72,7 @@ impl TalkFlow {
             settings,
             began: None,
             stopped: false,
-            next: PlannedFrame {
-                frame: 0,
-                turn: None,
-                begins: false,
-            },
+            next: PlannedFrame::default(),
             packets: 0,
             voiced: 0,
             level: SILENCE_LEVEL,

@@ -10,7 +10,7 @@ use super::{SharedMetrics, nanos_per_tick};
 /// packets: the RFC says "each data packet received". RFC 3550 keeps the estimate in whole units of
 /// the media clock; this estimator keeps fractions, so that it does not depend on the resolution of
 /// that clock.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Jitter {
     /// Nanoseconds per unit of the media clock.
@@ -26,10 +26,7 @@ impl Jitter {
     pub(crate) fn new(clock_rate: u32) -> Jitter {
         Jitter {
             nanos_per_tick: nanos_per_tick(clock_rate),
-            previous: None,
-            estimate: 0.0,
-            sum: 0.0,
-            count: 0,
+            ..Jitter::default()
         }
     }
 

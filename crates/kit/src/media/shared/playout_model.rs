@@ -7,7 +7,7 @@ use measure::{Recorder, Time};
 use super::{SharedMetrics, nanos_per_tick};
 
 /// Plays complete frames by the media clock, starting when the first one arrives.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PlayoutModel {
     /// Nanoseconds per unit of the media clock.
     nanos_per_tick: f64,
@@ -39,11 +39,7 @@ impl PlayoutModel {
         PlayoutModel {
             nanos_per_tick: nanos_per_tick(clock_rate),
             buffer: buffer.as_nanos() as f64,
-            clock: None,
-            required_delay: 0.0,
-            frames: 0,
-            stalls: 0,
-            stalled: 0,
+            ..PlayoutModel::default()
         }
     }
 

@@ -15,7 +15,7 @@ const OPEN_MAX: usize = 16;
 const AHEAD_MAX: u32 = 100_000;
 
 /// Time codes of a stream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct TimeCodes {
     /// Wall clock at the start of the run, in nanoseconds since 1970.
     wall_clock_origin: u64,
@@ -36,13 +36,7 @@ impl TimeCodes {
     pub(crate) fn new(wall_clock: Duration) -> TimeCodes {
         TimeCodes {
             wall_clock_origin: u64::try_from(wall_clock.as_nanos()).unwrap_or(u64::MAX),
-            source: None,
-            highest: 0,
-            published: 0,
-            delivered: 0,
-            gap_expected: false,
-            open: [None; OPEN_MAX],
-            next: 0,
+            ..TimeCodes::default()
         }
     }
 

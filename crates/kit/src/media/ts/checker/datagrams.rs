@@ -31,7 +31,7 @@ pub(super) enum Owner {
 }
 
 /// Datagrams of a stream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Datagrams {
     /// Group that the stamps must name, if known.
     pub(super) group: Option<SocketAddr>,
@@ -81,11 +81,7 @@ impl Datagrams {
             previous_group: before.filter(|_| before != group),
             wall_clock_origin: wall_clock
                 .map(|clock| u64::try_from(clock.as_nanos()).unwrap_or(u64::MAX)),
-            current: None,
-            source: None,
-            other: (0, 0),
-            counts: DatagramCounts::default(),
-            added: (0, 0),
+            ..Datagrams::default()
         }
     }
 

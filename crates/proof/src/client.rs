@@ -152,7 +152,7 @@ impl Client {
 
     /// Rows of the streams: one if any packet was expected, otherwise none.
     fn rows(&self) -> Vec<StreamRow> {
-        let counts = Some(self.receiver.counts()).filter(|counts| counts.expected > 0);
+        let counts = Some(self.receiver.counts).filter(|counts| counts.expected > 0);
         counts.into_iter().map(StreamRow::new).collect()
     }
 
@@ -227,7 +227,7 @@ impl Session for Client {
             }
             Phase::Playing => {
                 let silence = self.last_activity + self.config.silence.0;
-                let receiver = self.receiver.due().unwrap_or(silence);
+                let receiver = self.receiver.due.unwrap_or(silence);
                 Some(silence.min(receiver))
             }
         }

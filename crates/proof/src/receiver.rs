@@ -38,8 +38,8 @@ pub(super) struct Receiver {
     next: u32,
     missing: BTreeMap<u32, Missing>,
     /// Time at which [`Receiver::run_due`] has something to do.
-    due: Option<Time>,
-    counts: Counts,
+    pub(super) due: Option<Time>,
+    pub(super) counts: Counts,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,15 +56,6 @@ impl Receiver {
             give_up_after: config.give_up.0,
             ..Receiver::default()
         }
-    }
-
-    pub(super) fn counts(&self) -> Counts {
-        self.counts
-    }
-
-    /// Time at which packets must next be requested or given up.
-    pub(super) fn due(&self) -> Option<Time> {
-        self.due
     }
 
     /// Returns `true` if every packet so far has arrived or was given up.

@@ -45,7 +45,7 @@ pub(super) struct NumberedMedia {
     due: Time,
     retransmissions: VecDeque<(Time, u32)>,
     ends: u32,
-    sent: Sent,
+    pub(super) sent: Sent,
 }
 
 impl NumberedMedia {
@@ -74,10 +74,6 @@ impl NumberedMedia {
                 self.retransmissions.push_back((now, number));
             }
         }
-    }
-
-    pub(super) fn sent(&self) -> Sent {
-        self.sent
     }
 
     fn packet(&self, due: Time, header: &[u8], number: u32, kind: PacketKind) -> FlowPacket {

@@ -28,7 +28,7 @@ impl Server {
         let Some(flow) = self.flow.take() else { return };
         cx.out.push_back(Output::StopFlow { flow });
         let flow: Box<NumberedMedia> = cx.flows.remove_as(flow);
-        cx.out.push_back(Output::Record(Record::new(flow.sent())));
+        cx.out.push_back(Output::Record(Record::new(flow.sent)));
         cx.out.push_back(Output::Ended(outcome));
     }
 }

@@ -391,7 +391,11 @@ impl TsChecker {
             datagrams.stamp(stamp, at, recorder);
             return;
         }
-        match self.unstamped(packet, at, recorder) {
+        let owner = match &mut self.datagrams {
+            Some(datagrams) => datagrams.packet(packet, at, recorder),
+            None => Owner::ThisStream,
+        };
+        match owner {
             Owner::ThisStream => self.contents(packet, at, recorder),
             // A packet of another stream: its tables, its clock and its counters do not apply to
             // this one.
@@ -444,14 +448,6 @@ impl TsChecker {
             let payload = header.payload_of(packet);
             self.coded_pictures
                 .begin(header.pid, at, payload, errors, wall_clock, recorder);
-        }
-    }
-
-    #[inline]
-    fn unstamped(&mut self, packet: &[u8; PACKET_LEN], at: Time, recorder: &mut Recorder) -> Owner {
-        match &mut self.datagrams {
-            Some(datagrams) => datagrams.packet(packet, at, recorder),
-            None => Owner::ThisStream,
         }
     }
 

@@ -56,13 +56,8 @@ impl SilentMedia {
 
 impl fmt::Display for SilentMedia {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SilentMedia {
-            kind,
-            time,
-            never_arrived: never,
-        } = self;
-        let time = time.as_secs_f64();
-        match never {
+        let (kind, time) = (self.kind, self.time.as_secs_f64());
+        match self.never_arrived {
             true => write!(
                 out,
                 "no {kind} in {time:.3} s, although the programme map names it"
@@ -108,23 +103,19 @@ impl MediaArrivals {
         let audio = (!tables.audio_pids.is_empty()).then_some(("audio", &self.audio));
         let kinds = [video, audio].into_iter().flatten();
         kinds.filter_map(move |(name, kind)| {
-            let (from, bound, never) = match kind.first {
-                None => (since?, SILENCE_MAX, true),
+            let gap = kind.arrivals.longest_gap();
+            let (from, bound) = match kind.first {
+                None => (since?, SILENCE_MAX),
                 Some(first) => {
                     let own = kind.arrivals.last();
-                    let gap = kind.arrivals.longest_gap();
-                    (
-                        own,
-                        silence::bound(own.since(first), gap, Duration::ZERO),
-                        false,
-                    )
+                    (own, silence::bound(own.since(first), gap, Duration::ZERO))
                 }
             };
             let time = last.since(from);
             (time >= bound).then_some(SilentMedia {
                 kind: name,
                 time,
-                never_arrived: never,
+                never_arrived: kind.first.is_none(),
             })
         })
     }

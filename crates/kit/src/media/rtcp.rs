@@ -186,12 +186,10 @@ fn take_packet(rest: &mut &[u8]) -> Result<Packet, RtcpError> {
             let sources = (0..count)
                 .map(|_| take_u32(&mut body))
                 .collect::<Result<Vec<u32>, RtcpError>>()?;
-            let reason = match body.split_first() {
-                Some((&length, text)) => text
-                    .get(..usize::from(length))
-                    .map(|text| String::from_utf8_lossy(text).into_owned()),
-                None => None,
-            };
+            let reason = body.split_first().and_then(|(&length, text)| {
+                let text = text.get(..usize::from(length))?;
+                Some(String::from_utf8_lossy(text).into_owned())
+            });
             Ok(Packet::Bye { sources, reason })
         }
         packet_type => Ok(Packet::Other { packet_type }),

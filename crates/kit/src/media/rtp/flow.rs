@@ -516,16 +516,11 @@ impl FaultInjector {
             return Some(first.due);
         }
         let waiting = self.delayed.peek().map(|Reverse(first)| first.due);
-        match (next, waiting) {
-            (Some(_), Some(waiting)) if self.delayed.len() >= DELAYED_MAX => Some(waiting),
-            (Some(next), Some(waiting)) => Some(next.min(waiting)),
-            (Some(next), None) => Some(next),
-            (None, Some(waiting)) => Some(waiting),
-            (None, None) => {
-                let (first, _) = self.held.first()?;
-                Some(first.due.max(self.last_sent))
-            }
-        }
+        let next = next.filter(|_| self.delayed.len() < DELAYED_MAX);
+        next.into_iter().chain(waiting).min().or_else(|| {
+            let (first, _) = self.held.first()?;
+            Some(first.due.max(self.last_sent))
+        })
     }
 
     fn draw(&mut self, probability: f64) -> bool {

@@ -292,9 +292,7 @@ impl FrameAssembler {
 
     /// Closes all frames, at the end of a stream or before another source begins.
     pub(super) fn finish(&mut self, base: u64, recorder: &mut Recorder) {
-        while self.newest.is_some() {
-            self.close_lowest(base, recorder);
-        }
+        self.close_all(base, recorder);
         self.closed = None;
         self.playing.restart();
     }
@@ -302,10 +300,14 @@ impl FrameAssembler {
     /// Closes all frames, and counts the silence up to `until` as one stall, from the time at which
     /// the next frame was due to play. To be called if packets were expected and none arrived.
     pub(super) fn silent_until(&mut self, base: u64, until: Time, recorder: &mut Recorder) {
+        self.close_all(base, recorder);
+        self.playing.silent_until::<RtpMetrics>(until, recorder);
+    }
+
+    fn close_all(&mut self, base: u64, recorder: &mut Recorder) {
         while self.newest.is_some() {
             self.close_lowest(base, recorder);
         }
-        self.playing.silent_until::<RtpMetrics>(until, recorder);
     }
 
     /// Removes the open frame with the lowest number. Also returns the first number of the next

@@ -472,7 +472,8 @@ impl Client {
                     .as_ref()
                     .and_then(|checker| checker.last_arrival());
                 let Some(last) = last else {
-                    return self.fail_no_media(cx, self.config.no_media.to_string());
+                    let detail = self.describe_missing_media(&self.config.no_media.to_string());
+                    return self.fail(cx, Failure::NoMedia, detail);
                 };
                 let until = last + self.config.silence.0;
                 if cx.now < until {
@@ -487,11 +488,6 @@ impl Client {
                 self.next_check_at = None
             }
         }
-    }
-
-    fn fail_no_media(&mut self, cx: &mut Context<'_>, within: String) {
-        let detail = self.describe_missing_media(&within);
-        self.fail(cx, Failure::NoMedia, detail);
     }
 
     fn describe_missing_media(&self, within: &str) -> String {

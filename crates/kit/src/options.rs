@@ -52,10 +52,8 @@ impl ClientOption {
     }
 
     /// Sets the options that must not be given with this one.
-    pub const fn conflicts(self, others: &'static [&'static str]) -> ClientOption {
-        ClientOption {
-            conflicts: others,
-            ..self
-        }
+    pub const fn conflicts(mut self, others: &'static [&'static str]) -> ClientOption {
+        self.conflicts = others;
+        self
     }
 }

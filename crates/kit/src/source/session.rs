@@ -62,32 +62,24 @@ impl GroupSender {
     }
 
     fn begin(&mut self, cx: &mut Context<'_>) {
-        let SourceSettings {
-            target,
-            ref looped,
-            length,
-            wall_clock,
-            offset,
-            ..
-        } = self.settings;
-        let seed = self.seed;
+        let own = &self.settings;
+        let (group, seed) = (own.target.group, self.seed);
         let mut flow = TsFlow::new(TsFlowSettings {
-            looped: looped.clone(),
-            group: target.group,
+            looped: own.looped.clone(),
+            group,
             source: seed,
-            rtp: (target.carriage == Encapsulation::Rtp).then_some(RtpStart {
+            rtp: (own.target.carriage == Encapsulation::Rtp).then_some(RtpStart {
                 ssrc: seed as u32,
                 sequence: (seed >> 32) as u16,
                 timestamp: (seed >> 16) as u32,
             }),
-            wall_clock,
-            length,
+            wall_clock: own.wall_clock,
+            length: own.length,
         });
-        let later = flow.interval().mul_f64(offset.clamp(0.0, 1.0));
+        let later = flow.interval().mul_f64(own.offset.clamp(0.0, 1.0));
         flow.start(cx.now + HEAD_START + later);
         let flow = cx.flows.insert(flow);
         self.flow = Some(flow);
-        let group = target.group;
         cx.out.extend([
             Output::Peer {
                 channel: CHANNEL,

@@ -139,13 +139,17 @@ pub fn fit(points: &[Point]) -> Result<Fit, FitError> {
     let (normal, _) = normal_equations(&scaled, found);
     let covariance = inverse(normal).ok_or(FitError::Undetermined)?;
     let t = t_quantile_975(freedom);
-    let estimate = |index: usize, unit: f64, most: f64| {
-        let half = t * (variance * covariance[index][index]).max(0.0).sqrt();
+    // The interval of a value at least 0, from its share of the variance of the residuals.
+    let interval = |value: f64, share: f64, unit: f64, most: f64| {
+        let half = t * (variance * share).max(0.0).sqrt();
         Estimate {
-            value: found[index] * unit,
-            low: (found[index] - half).max(0.0) * unit,
-            high: (found[index] + half).min(most) * unit,
+            value: value * unit,
+            low: (value - half).max(0.0) * unit,
+            high: (value + half).min(most) * unit,
         }
+    };
+    let estimate = |index: usize, unit: f64, most: f64| {
+        interval(found[index], covariance[index][index], unit, most)
     };
     let (sigma, kappa) = (estimate(1, 1.0, 1.0), estimate(2, 1.0, f64::INFINITY));
     let mean = scaled.iter().map(|point| point.output).sum::<f64>() / points.len() as f64;
@@ -158,15 +162,8 @@ pub fn fit(points: &[Point]) -> Result<Fit, FitError> {
     let knee = curved.then(|| {
         let clients = ((1.0 - sigma.value) / kappa.value).sqrt();
         let around = |value: f64, slopes: Parameters, unit: f64| {
-            let half = t
-                * (variance * propagated_variance(&covariance, slopes))
-                    .max(0.0)
-                    .sqrt();
-            Estimate {
-                value: value * unit,
-                low: (value - half).max(0.0) * unit,
-                high: (value + half) * unit,
-            }
+            let share = propagated_variance(&covariance, slopes);
+            interval(value, share, unit, f64::INFINITY)
         };
         let of_clients = [
             0.0,

@@ -103,11 +103,8 @@ pub fn count(value: f64) -> String {
 
 /// Formats a count with its noun: `1 client`, `2 clients`.
 pub fn plural(number: f64, one: &str, many: &str) -> String {
-    format!(
-        "{} {}",
-        count(number),
-        if number == 1.0 { one } else { many }
-    )
+    let noun = if number == 1.0 { one } else { many };
+    format!("{} {noun}", count(number))
 }
 
 /// Formats a quantity in the unit that fits its size.

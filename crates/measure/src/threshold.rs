@@ -100,16 +100,7 @@ impl Comparison {
             Comparison::NotEqual => -(value - limit).abs(),
         }
     }
-}
 
-/// Side on which a comparison bounds a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    Above,
-    Below,
-}
-
-impl Comparison {
     /// Side on which the comparison bounds a value, or `None` if it bounds both sides.
     fn bounds(self) -> Option<Side> {
         match self {
@@ -118,6 +109,13 @@ impl Comparison {
             Comparison::Equal | Comparison::NotEqual => None,
         }
     }
+}
+
+/// Side on which a comparison bounds a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Above,
+    Below,
 }
 
 impl fmt::Display for Comparison {

@@ -42,16 +42,11 @@ struct Extremes {
 
 impl Extremes {
     fn with(before: Option<Extremes>, value: f64) -> Extremes {
-        before.map_or(
-            Extremes {
-                min: value,
-                max: value,
-            },
-            |before| Extremes {
-                min: before.min.min(value),
-                max: before.max.max(value),
-            },
-        )
+        let (min, max) = before.map_or((value, value), |before| (before.min, before.max));
+        Extremes {
+            min: min.min(value),
+            max: max.max(value),
+        }
     }
 }
 

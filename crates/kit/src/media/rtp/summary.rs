@@ -164,10 +164,8 @@ impl StreamSummary {
         self.counts.add(&other.counts);
         if let (Some(own), Some(others)) = (&mut self.ts, &other.ts) {
             own.counts.add(&others.counts);
-            match (&mut own.datagrams, &others.datagrams) {
-                (Some(own), Some(others)) => own.add(others),
-                (own @ None, others) => *own = *others,
-                (Some(_), None) => {}
+            if let Some(others) = &others.datagrams {
+                own.datagrams.get_or_insert_default().add(others);
             }
             own.pids.clear();
         }

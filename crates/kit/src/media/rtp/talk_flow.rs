@@ -133,8 +133,7 @@ impl TalkFlow {
     fn plan(&mut self, began: Time, frame: u64, quiet: u64) -> PlannedFrame {
         let silence = PlannedFrame {
             frame: quiet,
-            turn: None,
-            begins: false,
+            ..PlannedFrame::default()
         };
         let now = self.due(began, frame).since_start();
         let ahead = self.due(began, quiet + 1).since_start() - now;

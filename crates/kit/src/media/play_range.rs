@@ -149,10 +149,7 @@ impl fmt::Display for Range {
                     None => {}
                 }
                 f.write_str("-")?;
-                match end {
-                    Some(end) => Npt(*end).fmt(f),
-                    None => Ok(()),
-                }
+                end.map_or(Ok(()), |end| Npt(end).fmt(f))
             }
             Range::Clock { start, end } => write!(f, "clock={start}-{end}"),
             Range::Smpte { kind, start, end } => write!(f, "{kind}={start}-{end}"),

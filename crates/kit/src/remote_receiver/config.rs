@@ -118,10 +118,7 @@ impl FromStr for ReceiverPorts {
 impl fmt::Display for ReceiverPorts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}..", self.first)?;
-        match self.last {
-            Some(last) => write!(f, "{last}"),
-            None => Ok(()),
-        }
+        self.last.map_or(Ok(()), |last| write!(f, "{last}"))
     }
 }
 

@@ -382,11 +382,8 @@ impl Client {
     fn handle_response_end(&mut self, cx: &mut Context<'_>) {
         if self.has_media && !self.awaits_picture {
             let by = self.note_end(cx);
-            return self.end_by_server(
-                cx,
-                Failure::EndedByServer,
-                &format!("ended the stream by {by}"),
-            );
+            let how = format!("ended the stream by {by}");
+            return self.end_by_server(cx, Failure::EndedByServer, &how);
         }
         if self.has_media {
             let detail = "the stream ended before its first random-access point";
@@ -407,11 +404,8 @@ impl Client {
                 CloseReason::SendQueueFull => "the server stopped reading".to_owned(),
                 _ => "the server reset the connection".to_owned(),
             };
-            return self.fail(
-                cx,
-                failure,
-                format!("{why} {} ({ends})", self.describe_progress(cx.now)),
-            );
+            let detail = format!("{why} {} ({ends})", self.describe_progress(cx.now));
+            return self.fail(cx, failure, detail);
         }
         match self.decoder.at_close() {
             http1::CloseState::Empty | http1::CloseState::TruncatedHead => {

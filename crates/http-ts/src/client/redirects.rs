@@ -2,7 +2,7 @@
 
 use super::{Client, Failure};
 use crate::metrics as m;
-use kit::http1::Head;
+use kit::http1::{Head, Url};
 use session::{ChannelId, Context, Output};
 
 /// Maximum number of redirects in a row.
@@ -38,25 +38,13 @@ impl Client {
             self.visited_with_other_cookies = self.visited.len();
         }
         let alike = &self.visited[self.visited_with_other_cookies..];
-        if alike
-            .iter()
-            .any(|url| url.is_same_resource(&self.current_url))
-        {
-            let chain: Vec<String> = self
-                .visited
-                .iter()
-                .chain([&self.current_url])
-                .map(|url| url.to_string())
-                .collect();
-            return self.fail(
-                cx,
-                Failure::RedirectLoop,
-                format!(
-                    "{status}: {}{}, {addresses}",
-                    chain.join(" to "),
-                    self.describe_cookies()
-                ),
-            );
+        let is_current = |url: &Url| url.is_same_resource(&self.current_url);
+        if alike.iter().any(is_current) {
+            let all = self.visited.iter().chain([&self.current_url]);
+            let chain: Vec<String> = all.map(|url| url.to_string()).collect();
+            let (chain, cookies) = (chain.join(" to "), self.describe_cookies());
+            let detail = format!("{status}: {chain}{cookies}, {addresses}");
+            return self.fail(cx, Failure::RedirectLoop, detail);
         }
         if self.visited.len() > MAX_REDIRECTS {
             let detail = format!(

@@ -6,12 +6,12 @@
 //!   due;
 //! * [`sender`]: packets that may be requested again, spaced by the bandwidth;
 //! * [`liveness`]: keep-alives, and detection of a lost peer;
-//! * [`flow`] and [`message_flow`]: senders driven by the worker's pacer.
+//! * [`flow`]: senders driven by the worker's pacer.
 
 pub mod flow;
 mod gaps;
 pub mod liveness;
-pub mod message_flow;
+pub mod message_source;
 mod pacing;
 mod playout;
 pub mod receiver;

@@ -9,7 +9,7 @@ use mediagen::ts::synthetic::Programme;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::arq::message_flow::MessageSource;
+use super::arq::message_source::MessageSource;
 use super::arq::sender::PACKETS_MAX;
 use super::codec::packet::PAYLOAD_MAX;
 use super::codec::stream_id::StreamId;

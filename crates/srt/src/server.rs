@@ -16,7 +16,7 @@ use measure::Catalogue;
 use serde::Serialize;
 
 use super::arq::flow::DepartureCounts;
-use super::arq::message_flow::MessageSource;
+use super::arq::message_source::MessageSource;
 use super::arq::sender::SentMessageCounts;
 use super::arq::statistics::{ReceiverStatistics, SenderStatistics};
 use super::config;

@@ -6,13 +6,13 @@ use std::time::Duration;
 use measure::Time;
 
 use super::{Client, Phase};
-use crate::arq::flow::DepartureCounts;
+use crate::arq::flow::{DepartureCounts, SourceFlow, SourceSettings};
 use crate::arq::sender::{Bandwidth, SentMessageCounts};
 use crate::arq::statistics::SenderStatistics;
 use crate::codec::packet::{Control, HEADER};
 use crate::handshake::Negotiated;
 use crate::metrics as m;
-use crate::source_media::{SourceFlow, SourceMedia, SourceSettings};
+use crate::source_media::SourceMedia;
 use kit::publication::Publication;
 use session::seeds::derive_seed;
 use session::{ChannelId, Context, FlowId, Output, ReadTiming};

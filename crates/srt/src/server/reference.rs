@@ -10,7 +10,7 @@ use measure::units::{BitRate, Size, TimeSpan};
 use serde::Serialize;
 
 use super::{ServedClient, Server, ServerConfig, ServerFaults};
-use crate::arq::message_flow::MessageSource;
+use crate::arq::message_source::MessageSource;
 use crate::config;
 use crate::crypto::Passphrase;
 use crate::url::DEFAULT_PORT;

@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use measure::Time;
 
-use super::flow::{MediaSource, PlayerFlow, time_after};
+use super::flow::{PlayerFlow, time_after};
 use super::ingest::Ingest;
 use super::{ServedClient, ServedMessages, Shared};
-use crate::arq::flow::PushedFlow;
+use crate::arq::flow::{SourceFlow, SourceSettings};
 use crate::arq::liveness::{Liveness, PEER_IDLE_TIMEOUT};
-use crate::arq::message_flow::MessageSource;
+use crate::arq::message_source::MessageSource;
 use crate::arq::sender::Bandwidth;
 use crate::codec::handshake::{Extension, Rejection};
 use crate::codec::packet::{Control, ControlHeader, DataHeader, Packet};
 use crate::codec::stream_id::StreamId;
 use crate::handshake::{ConclusionRepeater, ConnectionRequest, HandshakeSettings, Negotiated};
 use crate::seq::{SeqNumber, SocketClock};
-use crate::source_media::{self, SourceSettings};
+use crate::source_media;
 use crate::url;
 use kit::published_streams::Refusal;
 use session::seeds::derive_seed;
@@ -235,7 +235,7 @@ impl ServerSession {
         let ttl = self.messages().map(|messages| messages.ttl);
         let sender = source_media::new_sender(&mut negotiated, self.clock, bandwidth, ttl);
         let media = match joined {
-            Some(_) => MediaSource::Relayed(Box::new(PushedFlow::new(sender))),
+            Some(_) => SourceFlow::pushed(sender),
             None => {
                 let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
                 let settings = SourceSettings {
@@ -246,7 +246,7 @@ impl ServerSession {
                 };
                 let mut flow = shared.media.flow(settings, sender);
                 flow.start(cx.now);
-                MediaSource::Made(Box::new(flow))
+                flow
             }
         };
         let faults = shared.config.faults.flow;
@@ -307,7 +307,7 @@ impl ServerSession {
         match &mut self.role {
             Role::None => {}
             Role::Plays(sending) => cx.flows.access_as(sending.flow, |flow: &mut PlayerFlow| {
-                flow.sender().control(control, at);
+                flow.media().sender().control(control, at);
             }),
             Role::Ingests(ingest) => {
                 if let Control::UserDefined {
@@ -369,7 +369,7 @@ impl ServerSession {
         let messages = self.shared.config.messages;
         let (now, media) = (cx.now, &mut self.record.media);
         cx.flows.access_as(*flow, |flow: &mut PlayerFlow| {
-            let sender = flow.sender();
+            let sender = flow.media().sender();
             for payload in payloads {
                 *media += 1;
                 // The sender counts refused payloads.
@@ -393,7 +393,7 @@ impl ServerSession {
         };
         if self.finish_deadline.is_none() {
             cx.flows
-                .access_as(sending.flow, |flow: &mut PlayerFlow| flow.finish());
+                .access_as(sending.flow, |flow: &mut PlayerFlow| flow.media().finish());
             self.finish_deadline = Some(match self.messages() {
                 None => (cx.now + sending.latency + DELIVERY_MARGIN).min(until),
                 Some(_) => until,
@@ -424,7 +424,7 @@ impl ServerSession {
                 loop {
                     let mut answer = Vec::new();
                     let more = cx.flows.access_as(flow, |flow: &mut PlayerFlow| {
-                        flow.sender().write_next(now, &mut answer)
+                        flow.media().sender().write_next(now, &mut answer)
                     });
                     if !more {
                         break;
@@ -477,11 +477,11 @@ impl ServerSession {
                 let flow = sending.flow;
                 cx.out.push_back(Output::StopFlow { flow });
                 let mut flow: Box<PlayerFlow> = cx.flows.remove_as(flow);
-                self.record.sent = flow.departure_counts();
+                self.record.sent = flow.media().departure_counts();
                 self.record.delays = flow.send_delays();
                 self.record.wrongs = flow.fault_counts();
-                let counted = flow.sender().statistics();
-                let messages = flow.sender().messages();
+                let counted = flow.media().sender().statistics();
+                let messages = flow.media().sender().messages();
                 if sending.relay.is_none() {
                     let messages = messages.map(|messages| messages.taken);
                     self.record.media = messages.unwrap_or(counted.pkt_sent_unique);

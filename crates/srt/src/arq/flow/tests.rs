@@ -49,14 +49,14 @@ fn play(seed: u64, loss: Loss, latency: Duration, encrypted: bool, in_order: boo
     if encrypted {
         sender.set_cipher(Box::new(Turn(0)));
     }
-    let settings = TsFlowSettings {
-        looped: Arc::new(LoopedStream::synthetic(2_000_000).expect("a possible rate")),
-        stamp_address: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 9000),
+    let looped = Arc::new(LoopedStream::synthetic(2_000_000).expect("a possible rate"));
+    let settings = SourceSettings {
+        address: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 9000),
         source: 7,
         wall_clock: Duration::from_secs(1_700_000_000),
         length: Some(Duration::from_secs(2)),
     };
-    let mut flow = SrtTsFlow::new(settings, sender);
+    let mut flow = SourceFlow::stream(looped, settings, sender);
     assert_eq!(flow.next_due(), Some(Time::NEVER));
     flow.start(start);
     let tsbpd = TsbpdConfig {

@@ -3,7 +3,7 @@
 use measure::units::Size;
 
 use super::*;
-use crate::arq::message_flow::MessageSource;
+use crate::arq::message_source::MessageSource;
 
 /// 50 messages per second.
 const MADE: MessageSource = MessageSource {

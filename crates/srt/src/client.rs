@@ -237,8 +237,8 @@ impl Client {
         let length = self.url.key_length.unwrap_or(self.config.key_length);
         Some(Secret {
             passphrase,
-            key_length: length.to_crypto(),
-            cipher: self.url.cipher.unwrap_or(self.config.cipher).to_crypto(),
+            key_length: self.url.key_length.unwrap_or(self.config.key_length),
+            cipher: self.url.cipher.unwrap_or(self.config.cipher),
         })
     }
 

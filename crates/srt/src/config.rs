@@ -13,7 +13,7 @@ use super::arq::message_source::MessageSource;
 use super::arq::sender::PACKETS_MAX;
 use super::codec::packet::PAYLOAD_MAX;
 use super::codec::stream_id::StreamId;
-use super::crypto::{self, Passphrase};
+use super::crypto::{CipherMode, KeyLength, Passphrase};
 use super::source_media::SourceMedia;
 use kit::keys::{KeyError, check_positive};
 use kit::media::rtp::Pacing;
@@ -42,94 +42,6 @@ pub enum Mode {
     Rendezvous,
 }
 
-/// Length of keys in bytes: 16 (AES-128), 24 or 32.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "u16", into = "u16")]
-pub enum KeyLength {
-    /// AES-128.
-    #[default]
-    Bytes16,
-    /// AES-192.
-    Bytes24,
-    /// AES-256.
-    Bytes32,
-}
-
-impl TryFrom<u16> for KeyLength {
-    type Error = String;
-
-    fn try_from(bytes: u16) -> Result<KeyLength, String> {
-        let known = KeyLength::parse_query(&bytes.to_string());
-        known.ok_or_else(|| format!("keys must have 16, 24 or 32 bytes instead of {bytes}"))
-    }
-}
-
-impl From<KeyLength> for u16 {
-    fn from(length: KeyLength) -> u16 {
-        match length {
-            KeyLength::Bytes16 => 16,
-            KeyLength::Bytes24 => 24,
-            KeyLength::Bytes32 => 32,
-        }
-    }
-}
-
-impl KeyLength {
-    /// Parses the value of a URL.
-    pub(super) fn parse_query(text: &str) -> Option<KeyLength> {
-        match text {
-            "16" => Some(KeyLength::Bytes16),
-            "24" => Some(KeyLength::Bytes24),
-            "32" => Some(KeyLength::Bytes32),
-            _ => None,
-        }
-    }
-
-    /// Key length for the handshake.
-    pub(super) fn to_crypto(self) -> crypto::KeyLength {
-        match self {
-            KeyLength::Bytes16 => crypto::KeyLength::Aes128,
-            KeyLength::Bytes24 => crypto::KeyLength::Aes192,
-            KeyLength::Bytes32 => crypto::KeyLength::Aes256,
-        }
-    }
-}
-
-/// Cipher that encrypts (`SRTO_CRYPTOMODE`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Cipher {
-    /// The cipher of the peer; AES-CTR if the client decides.
-    #[default]
-    Auto,
-    /// AES-CTR, which every peer supports.
-    Ctr,
-    /// AES-GCM, which also detects damaged and forged packets: libsrt 1.5.2 and later, if built
-    /// with it.
-    Gcm,
-}
-
-impl Cipher {
-    /// Parses the value of a URL.
-    pub(super) fn parse_query(text: &str) -> Option<Cipher> {
-        match text {
-            "0" => Some(Cipher::Auto),
-            "1" => Some(Cipher::Ctr),
-            "2" => Some(Cipher::Gcm),
-            _ => None,
-        }
-    }
-
-    /// Cipher mode for the handshake.
-    pub(super) fn to_crypto(self) -> crypto::CipherMode {
-        match self {
-            Cipher::Auto => crypto::CipherMode::Auto,
-            Cipher::Ctr => crypto::CipherMode::Ctr,
-            Cipher::Gcm => crypto::CipherMode::Gcm,
-        }
-    }
-}
-
 /// Keys of an SRT population. The query of a URL takes precedence over them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -151,7 +63,7 @@ pub struct ClientConfig {
     pub key_length: KeyLength,
     /// Cipher that encrypts: `auto` (default: AES-CTR, or in a rendezvous the peer's choice), `ctr`
     /// or `gcm` (AES-GCM). The client fails with `cipher_mismatch` if the peer uses another cipher.
-    pub cipher: Cipher,
+    pub cipher: CipherMode,
     /// Stream id sent to the server if the URL has none, of at most 512 bytes, such as
     /// `#!::r=live/one,m=request`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -220,7 +132,7 @@ impl Default for ClientConfig {
             latency: TimeSpan(Duration::from_millis(120)),
             passphrase: None,
             key_length: KeyLength::default(),
-            cipher: Cipher::default(),
+            cipher: CipherMode::default(),
             stream_id: None,
             connect_timeout: seconds(3),
             no_media: seconds(10),
@@ -453,7 +365,7 @@ mod tests {
                 "publish":{"bitrate":"2Mbps"}}"#,
         )
         .expect("valid");
-        assert_eq!(config.key_length.to_crypto(), crypto::KeyLength::Aes256);
+        assert_eq!(config.key_length, KeyLength::Aes256);
         let written = serde_json::to_string(&config).expect("plain data");
         assert_eq!(read(&written), Ok(config));
         for (wrong, key) in [

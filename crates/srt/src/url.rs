@@ -7,8 +7,8 @@ use std::time::Duration;
 use measure::nearest::suggest;
 
 use super::codec::stream_id::{AccessControl, StreamId};
-use super::config::{self, Cipher, KeyLength, Mode};
-use super::crypto::Passphrase;
+use super::config::{self, Mode};
+use super::crypto::{CipherMode, KeyLength, Passphrase};
 use kit::url::{UrlError, UrlParts, UrlProblem, percent_decode, scheme};
 
 /// Default port of the reference server. SRT defines none, so URLs must name a port.
@@ -36,7 +36,7 @@ const KEYS: [&str; 16] = [
 
 /// Address of a stream, and the connection settings of the URL. Settings that the URL omits come
 /// from the keys of the population.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Url {
     host: String,
     port: u16,
@@ -58,7 +58,7 @@ pub struct Url {
     /// `pbkeylen`.
     pub key_length: Option<KeyLength>,
     /// `cryptomode`.
-    pub cipher: Option<Cipher>,
+    pub cipher: Option<CipherMode>,
     /// `conntimeo`.
     pub connect_timeout: Option<Duration>,
     /// `peeridletimeo`.
@@ -112,19 +112,7 @@ impl Url {
             port,
             display: format!("srt://{}", parts.authority),
             host: parts.host,
-            stream_id: None,
-            mode: None,
-            messages: false,
-            local_port: None,
-            latency: None,
-            peer_latency: None,
-            passphrase: None,
-            key_length: None,
-            cipher: None,
-            connect_timeout: None,
-            peer_idle: None,
-            max_bandwidth: None,
-            overhead: None,
+            ..Url::default()
         };
         // A stream id may start with `#`, so the URL has no fragment.
         for field in fields_of(query) {
@@ -197,16 +185,27 @@ impl Url {
             "pbkeylen" => {
                 self.key_length = match value {
                     "0" => None,
-                    _ => Some(KeyLength::parse_query(value).ok_or_else(|| {
-                        format!("pbkeylen: `{value}` must be 16, 24 or 32, in bytes")
-                    })?),
+                    "16" => Some(KeyLength::Aes128),
+                    "24" => Some(KeyLength::Aes192),
+                    "32" => Some(KeyLength::Aes256),
+                    _ => {
+                        return Err(format!(
+                            "pbkeylen: `{value}` must be 16, 24 or 32, in bytes"
+                        ));
+                    }
                 };
             }
             "cryptomode" => {
-                let cipher = Cipher::parse_query(value);
-                self.cipher = Some(cipher.ok_or_else(|| {
-                    format!("cryptomode: `{value}` is not 0 (auto), 1 (AES-CTR) or 2 (AES-GCM)")
-                })?);
+                self.cipher = Some(match value {
+                    "0" => CipherMode::Auto,
+                    "1" => CipherMode::Ctr,
+                    "2" => CipherMode::Gcm,
+                    _ => {
+                        return Err(format!(
+                            "cryptomode: `{value}` is not 0 (auto), 1 (AES-CTR) or 2 (AES-GCM)"
+                        ));
+                    }
+                });
             }
             "conntimeo" => {
                 self.connect_timeout = Some(Duration::from_millis(number(key, value)?.max(1)));
@@ -327,7 +326,7 @@ mod tests {
         assert_eq!(url.connect_timeout, millis(1500));
         assert_eq!(url.max_bandwidth, Some(1_000_000));
         assert_eq!(url.overhead, Some(40));
-        assert_eq!(url.key_length, Some(KeyLength::Bytes32));
+        assert_eq!(url.key_length, Some(KeyLength::Aes256));
         assert_eq!(url.passphrase, Passphrase::new("0123-456789").ok());
         assert_eq!(url.stream_name(), "host:4200/live/one");
         let own = url
@@ -343,7 +342,10 @@ mod tests {
         let url = parse("srt://[::1]:9/?rcvlatency=80&peerlatency=90");
         assert_eq!((url.latency, url.peer_latency), (millis(80), millis(90)));
         assert_eq!((url.host(), &url.stream_id), ("::1", &None));
-        assert_eq!(parse("srt://h:9?cryptomode=2").cipher, Some(Cipher::Gcm));
+        assert_eq!(
+            parse("srt://h:9?cryptomode=2").cipher,
+            Some(CipherMode::Gcm)
+        );
         let url = parse("srt://h:9?mode=rendezvous&port=8");
         assert_eq!(
             (url.mode, url.local_port),

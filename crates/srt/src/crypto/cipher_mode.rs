@@ -1,14 +1,20 @@
 //! Cipher modes.
 
-/// Mode of AES.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Cipher that encrypts (`SRTO_CRYPTOMODE`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Cipher")]
 pub enum CipherMode {
-    /// The mode that the peer uses, or AES-CTR if this side decides.
+    /// The cipher of the peer; AES-CTR if the client decides.
     #[default]
     Auto,
-    /// Counter mode, which every peer supports.
+    /// AES-CTR, which every peer supports.
     Ctr,
-    /// Galois/counter mode, which authenticates payloads: libsrt 1.5.2 and later, if built with it.
+    /// AES-GCM, which also detects damaged and forged packets: libsrt 1.5.2 and later, if built
+    /// with it.
     Gcm,
 }
 

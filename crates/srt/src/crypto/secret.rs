@@ -4,6 +4,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 use aws_lc_rs::pbkdf2;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::cipher_mode::CipherMode;
@@ -52,8 +53,9 @@ impl fmt::Debug for Passphrase {
     }
 }
 
-/// Length of the keys of a stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Length of the keys of a stream, written in bytes: 16, 24 or 32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u16", into = "u16")]
 pub enum KeyLength {
     /// 128 bits.
     #[default]
@@ -62,6 +64,21 @@ pub enum KeyLength {
     Aes192,
     /// 256 bits.
     Aes256,
+}
+
+impl TryFrom<u16> for KeyLength {
+    type Error = String;
+
+    fn try_from(bytes: u16) -> Result<KeyLength, String> {
+        KeyLength::of_bytes(bytes.into())
+            .ok_or_else(|| format!("keys must have 16, 24 or 32 bytes instead of {bytes}"))
+    }
+}
+
+impl From<KeyLength> for u16 {
+    fn from(length: KeyLength) -> u16 {
+        length.bytes() as u16
+    }
 }
 
 impl KeyLength {

@@ -58,11 +58,14 @@ pub fn describe_wait(waited: Duration) -> String {
 
 /// Describes media that had stopped before its client was stopped. `what` is a part of it, such as
 /// `packet`.
+pub fn describe_silence(what: &str, silent: Duration) -> String {
+    let silent = silent.as_secs_f64();
+    format!("no {what} for {silent:.3} s until the client was stopped")
+}
+
+/// Like [`describe_silence`], with the addresses of the connection.
 pub fn describe_stopped(what: &str, silent: Duration, ends: &str) -> String {
-    format!(
-        "no {what} for {:.3} s until the client was stopped ({ends})",
-        silent.as_secs_f64()
-    )
+    format!("{} ({ends})", describe_silence(what, silent))
 }
 
 /// Describes the addresses of a connection to this host and port.

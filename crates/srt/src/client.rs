@@ -234,7 +234,6 @@ impl Client {
         let own = self.config.passphrase.as_ref();
         let own = || own.and_then(|text| Passphrase::new(text).ok());
         let passphrase = self.url.passphrase.clone().or_else(own)?;
-        let length = self.url.key_length.unwrap_or(self.config.key_length);
         Some(Secret {
             passphrase,
             key_length: self.url.key_length.unwrap_or(self.config.key_length),
@@ -412,15 +411,10 @@ impl Client {
             cx.out.push_back(Output::Playing { at });
         }
         if let Some(detail) = no_stream {
-            let detail = format!("{detail} ({})", self.describe_addresses());
             return self.fail(cx, Failure::NotTs, detail);
         }
         if undecryptable {
-            let detail = format!(
-                "no packet could be decrypted ({})",
-                self.describe_addresses()
-            );
-            return self.fail(cx, Failure::Undecryptable, detail);
+            return self.fail(cx, Failure::Undecryptable, "no packet could be decrypted");
         }
         self.check_malformed(cx, malformed);
     }
@@ -428,10 +422,7 @@ impl Client {
     /// Fails after too many consecutive malformed packets.
     fn check_malformed(&mut self, cx: &mut Context<'_>, in_a_row: u32) {
         if in_a_row >= MALFORMED_MAX {
-            let detail = format!(
-                "{MALFORMED_MAX} consecutive malformed packets ({})",
-                self.describe_addresses()
-            );
+            let detail = format!("{MALFORMED_MAX} consecutive malformed packets");
             self.fail(cx, Failure::MalformedPackets, detail);
         }
     }
@@ -452,14 +443,12 @@ impl Client {
         };
         if self.liveness.is_lost(now) {
             let idle = self.url.peer_idle.unwrap_or(self.config.peer_idle.0);
+            let last = u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX);
+            let last = Time::from_nanos(now.as_nanos().saturating_sub(last));
             let detail = format!(
-                "nothing received for {:.3} s, {} ({})",
+                "nothing received for {:.3} s, {}",
                 idle.as_secs_f64(),
-                self.describe_progress(Time::from_nanos(
-                    now.as_nanos()
-                        .saturating_sub(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX),)
-                )),
-                self.describe_addresses()
+                self.describe_progress(last)
             );
             return self.fail(cx, Failure::PeerIdle, detail);
         }
@@ -514,8 +503,7 @@ impl Session for Client {
             }
             Input::Opened { local, remote, .. } => self.opened(cx, local, remote),
             Input::OpenFailed { error, .. } => {
-                let detail = format!("{error} ({})", self.describe_addresses());
-                self.fail(cx, Failure::Connect(error.into()), detail);
+                self.fail(cx, Failure::Connect(error.into()), error);
             }
             Input::Datagrams { datagrams, .. } => {
                 for datagram in datagrams {
@@ -531,11 +519,7 @@ impl Session for Client {
                     Phase::Handshake => Failure::Connect(ConnectFailure::Refused),
                     _ => Failure::Reset,
                 };
-                let detail = format!(
-                    "port unreachable, {} ({})",
-                    self.describe_progress(cx.now),
-                    self.describe_addresses()
-                );
+                let detail = format!("port unreachable, {}", self.describe_progress(cx.now));
                 self.fail(cx, failure, detail);
             }
             Input::Media {

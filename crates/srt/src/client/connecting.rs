@@ -7,7 +7,7 @@ use crate::codec::stream_id::StreamId;
 use crate::config::Mode;
 use crate::failure::Failure;
 use crate::handshake::{Caller, HandshakeFailure, HandshakeSettings, Negotiated, Rendezvous};
-use session::{ChannelId, Context, Datagram};
+use session::{ChannelId, Context, Datagram, Outcome};
 
 /// Handshake in progress. That of a rendezvous is kept after its end, because it may have to be
 /// completed once more.
@@ -140,7 +140,8 @@ impl Client {
                     false => "",
                 };
                 let detail = format!("{failure} ({}){advice}", self.describe_addresses());
-                self.fail(cx, Failure::from_handshake(&failure), detail);
+                let failure = Failure::from_handshake(&failure).with(detail);
+                self.finish(cx, Outcome::Failed(failure));
             }
         }
     }

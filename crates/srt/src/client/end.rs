@@ -1,5 +1,7 @@
 //! End of a client.
 
+use std::fmt::Display;
+
 use measure::Time;
 
 use super::player_sink::PlayerSink;
@@ -25,31 +27,24 @@ impl Client {
             _ if self.publisher.has_left() => return self.finish(cx, Outcome::Completed),
             _ => Failure::PeerShutdown,
         };
-        let detail = format!(
-            "the server shut the connection down {} ({})",
-            self.describe_progress(at),
-            self.describe_addresses()
-        );
-        match failure {
-            Failure::PeerShutdown => {
-                let failure = failure.with(detail);
-                let outcome = Outcome::EndedByServer {
-                    at,
-                    in_order: true,
-                    failure,
-                };
-                self.finish(cx, outcome);
-            }
-            _ => self.fail(cx, failure, detail),
+        let progress = self.describe_progress(at);
+        let detail = format!("the server shut the connection down {progress}");
+        if failure != Failure::PeerShutdown {
+            return self.fail(cx, failure, detail);
         }
+        let outcome = Outcome::EndedByServer {
+            at,
+            in_order: true,
+            failure: failure.with(self.with_addresses(detail)),
+        };
+        self.finish(cx, outcome);
     }
 
     /// Handles the end of the flow: everything is acknowledged, dropped or too late, or the flow
     /// cannot send.
     pub(super) fn handle_flow_end(&mut self, cx: &mut Context<'_>) {
         if self.phase == Phase::Publishing {
-            let detail = format!("sending failed ({})", self.describe_addresses());
-            self.fail(cx, Failure::NotSent, detail);
+            self.fail(cx, Failure::NotSent, "sending failed");
         }
         self.messages_settled(cx.now);
     }
@@ -79,7 +74,7 @@ impl Client {
 
     fn check_for_media(&mut self, cx: &mut Context<'_>) {
         let Some(last) = self.media_seen.last else {
-            let detail = self.no_media_detail(&self.config.no_media.to_string());
+            let detail = describe_no_media(self.config.no_media);
             return self.fail(cx, Failure::NoMedia, detail);
         };
         let until = last + self.config.silence.0;
@@ -90,20 +85,9 @@ impl Client {
         if self.publisher.has_left() {
             return self.finish(cx, Outcome::Completed);
         }
-        let detail = format!(
-            "no media for {}, {} ({})",
-            self.config.silence,
-            self.describe_progress(last),
-            self.describe_addresses()
-        );
+        let progress = self.describe_progress(last);
+        let detail = format!("no media for {}, {progress}", self.config.silence);
         self.fail(cx, Failure::MediaStopped, detail);
-    }
-
-    fn no_media_detail(&self, within: &str) -> String {
-        format!(
-            "no media within {within} after the handshake ({})",
-            self.describe_addresses()
-        )
     }
 
     /// Shuts down gracefully before `until`.
@@ -132,21 +116,15 @@ impl Client {
         let within = lifecycle::describe_wait(waited);
         match self.phase {
             Phase::Playing if !self.has_played() => {
-                Some((Failure::NoMedia, self.no_media_detail(&within)))
+                Some((Failure::NoMedia, describe_no_media(within)))
             }
             Phase::Handshake => Some((
                 Failure::HandshakeTimeout,
-                format!(
-                    "handshake not completed in {within} ({})",
-                    self.describe_addresses()
-                ),
+                format!("handshake not completed in {within}"),
             )),
             Phase::Opening => Some((
                 ConnectFailure::TimedOut.into(),
-                format!(
-                    "address not resolved in {within} ({})",
-                    self.describe_addresses()
-                ),
+                format!("address not resolved in {within}"),
             )),
             _ => None,
         }
@@ -161,18 +139,20 @@ impl Client {
             .media_seen
             .times()?
             .stopped_for(now, self.config.silence.0)?;
-        let detail = lifecycle::describe_stopped("media", silent, &self.describe_addresses());
+        let detail = lifecycle::describe_silence("media", silent);
         Some((Failure::MediaStopped, detail))
     }
 
-    pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
+    /// Ends the client with a failure. Its detail also shows the addresses.
+    pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: impl Display) {
         if matches!(failure, Failure::MediaStopped | Failure::PeerIdle)
             && let Some(sink) = self.player
             && let Some(receiver) = cx.sinks.get::<PlayerSink>(sink).receiver()
         {
             receiver.fell_silent(cx.now, cx.recorder);
         }
-        self.finish(cx, Outcome::Failed(failure.with(detail)));
+        let failure = failure.with(self.with_addresses(detail));
+        self.finish(cx, Outcome::Failed(failure));
     }
 
     /// Ends the client, and reports its figures.
@@ -240,12 +220,9 @@ impl Client {
             return outcome;
         };
         if let Some(time) = checker.without_picture() {
-            let detail = format!(
-                "no random-access point in {:.3} s of video, so no picture ({})",
-                time.as_secs_f64(),
-                self.describe_addresses()
-            );
-            return Outcome::Failed(Failure::NoPicture.with(detail));
+            let time = time.as_secs_f64();
+            let detail = format!("no random-access point in {time:.3} s of video, so no picture");
+            return Outcome::Failed(Failure::NoPicture.with(self.with_addresses(detail)));
         }
         // Video and audio may differ in length in a stream that has ended.
         let is_live = outcome == Outcome::Stopped;
@@ -272,6 +249,10 @@ impl Client {
         row.flatten().map(StreamRow::new).into_iter().collect()
     }
 
+    fn with_addresses(&self, detail: impl Display) -> String {
+        format!("{detail} ({})", self.describe_addresses())
+    }
+
     /// Local and remote address, for details of failures.
     pub(super) fn describe_addresses(&self) -> String {
         let (host, port) = (self.url.host(), self.url.port());
@@ -281,4 +262,8 @@ impl Client {
             None => addresses,
         }
     }
+}
+
+fn describe_no_media(within: impl Display) -> String {
+    format!("no media within {within} after the handshake")
 }

@@ -2,8 +2,7 @@
 //! every one of which must arrive (message mode).
 //!
 //! * [`receiver`]: arrived and missing packets, and the control packets about them. `gaps` holds
-//!   the missing packets, `tsbpd` computes due times, and `playout` keeps packets until they are
-//!   due;
+//!   the missing packets, and `tsbpd` computes due times;
 //! * [`sender`]: packets that may be requested again, spaced by the bandwidth;
 //! * [`liveness`]: keep-alives, and detection of a lost peer;
 //! * [`flow`]: senders driven by the worker's pacer.
@@ -13,7 +12,6 @@ mod gaps;
 pub mod liveness;
 pub mod message_source;
 mod pacing;
-mod playout;
 pub mod receiver;
 mod rtt;
 pub mod sender;

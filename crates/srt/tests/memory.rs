@@ -1,11 +1,11 @@
-//! An SRT packet allocates nothing: when it is counted, kept until it is due, or retransmitted.
+//! An SRT packet allocates nothing: when it is counted or retransmitted.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use measure::Time;
 use srt::arq::TsbpdConfig;
-use srt::arq::receiver::{Delivery, Receiver, ReceiverConfig};
+use srt::arq::receiver::{Receiver, ReceiverConfig};
 use srt::arq::sender::{Sender, SenderConfig};
 use srt::codec::packet::Packet;
 use srt::seq::{SeqNumber, SocketClock};
@@ -24,11 +24,10 @@ struct Ends {
     sent: u64,
     said: Vec<u8>,
     datagram: Vec<u8>,
-    delivered: u64,
 }
 
 impl Ends {
-    fn new(delivery: Delivery) -> Ends {
+    fn new() -> Ends {
         let clock = SocketClock::new(START);
         let tsbpd = TsbpdConfig {
             reference: START,
@@ -38,13 +37,12 @@ impl Ends {
         let config = ReceiverConfig::live(FIRST, 8, clock, tsbpd);
         Ends {
             sender: Sender::new(SenderConfig::live(FIRST, 7, clock, LATENCY)),
-            receiver: Receiver::new(ReceiverConfig { delivery, ..config }),
+            receiver: Receiver::new(config),
             payload: Bytes::from(vec![0x47; 1316]),
             now: START,
             sent: 0,
             said: Vec::new(),
             datagram: Vec::new(),
-            delivered: 0,
         }
     }
 
@@ -65,9 +63,6 @@ impl Ends {
                     self.receiver.data(&header, payload, self.now);
                 }
             }
-            while self.receiver.deliver(self.now).is_some() {
-                self.delivered += 1;
-            }
             self.said.clear();
             while self.receiver.write_next(self.now, &mut self.said) {
                 if let Ok(Packet::Control(_, control)) = Packet::parse(&self.said) {
@@ -87,29 +82,24 @@ impl Ends {
 
 #[test]
 fn media_allocates_nothing() {
-    for delivery in [Delivery::Counting, Delivery::InOrder] {
-        let mut ends = Ends::new(delivery);
-        ends.play(1000);
-        let info = allocation_counter::measure(|| ends.play(10_000));
-        assert_eq!(info.count_total, 0, "{delivery:?}");
-        let received = ends.receiver.statistics();
-        // The last packet was lost, and no later packet revealed it.
-        assert_eq!(received.pkt_recv_unique + received.pkt_rcv_missing, 10_999);
-        assert!(received.pkt_rcv_recovered >= 1_099);
-        assert_eq!(
-            ends.sender.statistics().pkt_retrans,
-            received.pkt_rcv_recovered
-        );
-        if delivery == Delivery::InOrder {
-            assert!(ends.delivered > 10_900);
-        }
-    }
+    let mut ends = Ends::new();
+    ends.play(1000);
+    let info = allocation_counter::measure(|| ends.play(10_000));
+    assert_eq!(info.count_total, 0);
+    let received = ends.receiver.statistics();
+    // The last packet was lost, and no later packet revealed it.
+    assert_eq!(received.pkt_recv_unique + received.pkt_rcv_missing, 10_999);
+    assert!(received.pkt_rcv_recovered >= 1_099);
+    assert_eq!(
+        ends.sender.statistics().pkt_retrans,
+        received.pkt_rcv_recovered
+    );
 }
 
 #[test]
-fn counting_client_uses_less_than_24_kib() {
+fn receiver_uses_less_than_24_kib() {
     let info = allocation_counter::measure(|| {
-        let mut ends = Ends::new(Delivery::Counting);
+        let mut ends = Ends::new();
         ends.play(2000);
         // Includes the sender and the test itself.
         assert!(ends.receiver.statistics().pkt_recv_unique > 1990);

@@ -5,7 +5,6 @@ use std::time::Duration;
 use measure::Time;
 
 use super::gaps::{Gap, Gaps};
-use super::playout::Playout;
 use super::rtt::Rtt;
 use super::statistics::ReceiverStatistics;
 use super::tsbpd::{Tsbpd, TsbpdConfig};
@@ -16,8 +15,6 @@ use crate::seq::{SeqNumber, SocketClock};
 use acks::Acks;
 use history::History;
 use rates::RateEstimator;
-
-pub use super::playout::Delivered;
 
 mod acks;
 mod history;
@@ -44,18 +41,6 @@ const GAPS_MAX: usize = 512;
 /// Maximum window in packets: libsrt's default flow window.
 pub const WINDOW_MAX: u32 = 25_600;
 
-/// Delivery of received payloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivery {
-    /// Payloads are used on arrival, and the receiver only counts what would have been delivered.
-    /// Takes less than 24 KiB; without TSBPD up to 200 KiB more while packets are missing.
-    Counting,
-    /// Payloads are kept, and delivered in order when they are due. Takes additional memory for
-    /// waiting packets: some 1.5 KiB for each packet of the latency, and up to twice that while the
-    /// buffer grows.
-    InOrder,
-}
-
 /// Configuration of a [`Receiver`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverConfig {
@@ -74,17 +59,15 @@ pub struct ReceiverConfig {
     /// Maximum number of packets after which a NAK requests a missing packet, which may only be
     /// reordered (`SRTO_LOSSMAXTTL`).
     pub reorder_tolerance_max: u32,
-    /// Maximum distance of a packet from the next expected one, or with [`Delivery::InOrder`] from
-    /// the next one to be delivered. At most [`WINDOW_MAX`].
+    /// Maximum distance of a packet from the next expected one. At most [`WINDOW_MAX`].
     pub window: u32,
     /// Maximum delay from arrival to [`Receiver::data`]. Missing packets are given up this long
     /// after they were due, unless a later arrival shows earlier that they are too late.
     pub read_delay_max: Duration,
-    pub delivery: Delivery,
 }
 
 impl ReceiverConfig {
-    /// Live mode with libsrt's defaults and [`Delivery::Counting`].
+    /// Live mode with libsrt's defaults.
     pub fn live(
         first_sequence: SeqNumber,
         peer: u32,
@@ -101,7 +84,6 @@ impl ReceiverConfig {
             reorder_tolerance_max: 0,
             window: 8192,
             read_delay_max: Duration::ZERO,
-            delivery: Delivery::Counting,
         }
     }
 }
@@ -127,7 +109,9 @@ pub enum PacketStatus {
     BeyondWindow,
 }
 
-/// Receiving side of a connection.
+/// Receiving side of a connection. Payloads are used on arrival, and the receiver only counts what
+/// would have been delivered. It takes less than 24 KiB; without TSBPD up to 200 KiB more while
+/// packets are missing.
 #[derive(Debug)]
 pub struct Receiver {
     peer: u32,
@@ -142,7 +126,6 @@ pub struct Receiver {
     next: SeqNumber,
     gaps: Gaps,
     history: History,
-    playout: Option<Playout>,
     reorder_tolerance: u32,
     reorder_tolerance_max: u32,
     in_order_count: u32,
@@ -160,11 +143,10 @@ impl Receiver {
     pub fn new(config: ReceiverConfig) -> Receiver {
         let window = config.window.clamp(1, WINDOW_MAX);
         let first = config.first_sequence;
-        let (gaps, playout) = match config.delivery {
+        let gaps_max = match config.tsbpd {
+            Some(_) => GAPS_MAX,
             // No gap may be given up, so only the window limits their number.
-            Delivery::Counting if config.tsbpd.is_none() => (window as usize, None),
-            Delivery::Counting => (GAPS_MAX, None),
-            Delivery::InOrder => (window as usize, Some(Playout::new(first))),
+            None => window as usize,
         };
         let latency = config.tsbpd.map_or(Duration::ZERO, |tsbpd| tsbpd.latency);
         Receiver {
@@ -177,9 +159,8 @@ impl Receiver {
             window,
             read_delay_max: config.read_delay_max,
             next: first,
-            gaps: Gaps::new(gaps),
+            gaps: Gaps::new(gaps_max),
             history: History::new(window),
-            playout,
             reorder_tolerance: config.reorder_tolerance_max,
             reorder_tolerance_max: config.reorder_tolerance_max,
             in_order_count: 0,
@@ -224,9 +205,6 @@ impl Receiver {
                 self.acks.packets_since_full += 1;
                 self.statistics.pkt_recv_unique += 1;
                 self.statistics.byte_recv_unique += payload.len() as u64;
-                if let Some(playout) = &mut self.playout {
-                    playout.insert(header, due.unwrap_or(at), payload);
-                }
             }
             PacketStatus::Duplicate => self.statistics.pkt_rcv_duplicate += 1,
             PacketStatus::Belated { by } => {
@@ -247,14 +225,10 @@ impl Receiver {
         due: Option<Time>,
         at: Time,
     ) -> PacketStatus {
-        if !self.is_within_window(sequence) {
+        if ahead >= self.window {
             return PacketStatus::BeyondWindow;
         }
         self.history.forget(self.next, ahead + 1);
-        let new = PacketStatus::New {
-            recovered: false,
-            due,
-        };
         if ahead > 0 {
             self.add_gap(sequence, self.deadline(due, at));
         } else {
@@ -264,13 +238,10 @@ impl Receiver {
         if self.reorder_tolerance_max > 0 {
             self.decrement_reorder_wait();
         }
-        new
-    }
-
-    /// True if a packet is within the window.
-    fn is_within_window(&self, sequence: SeqNumber) -> bool {
-        let begin = self.playout.as_ref().map_or(self.next, Playout::next);
-        u32::try_from(sequence.distance_from(begin)).is_ok_and(|ahead| ahead < self.window)
+        PacketStatus::New {
+            recovered: false,
+            due,
+        }
     }
 
     /// Deadline of packets that are missing before one that arrived at `at` and is due at `due`.
@@ -398,7 +369,7 @@ impl Receiver {
             }
             return;
         };
-        if !self.is_within_window(range.last) {
+        if beyond >= self.window {
             self.statistics.pkt_recv_refused_drop_request += 1;
             return;
         }
@@ -530,38 +501,10 @@ impl Receiver {
         true
     }
 
-    /// Free space of the receive buffer, in packets. If packets are not kept, the space is computed
-    /// as if packets behind the first gap waited.
+    /// Free space of the receive buffer, in packets, as if packets behind the first gap waited.
     fn free_packets(&self) -> u32 {
-        let begin = match &self.playout {
-            Some(playout) => playout.next(),
-            None => self.acknowledged(),
-        };
-        self.window
-            .saturating_sub(self.next.distance_from(begin).unsigned_abs())
-            .max(2)
-    }
-
-    /// Returns the next packet in order, if it is due and all packets before it were delivered or
-    /// given up. Always returns `None` if packets are not kept.
-    pub fn deliver(&mut self, now: Time) -> Option<Delivered<'_>> {
-        self.expire(now);
-        let end = self.acknowledged();
-        let playout = self.playout.as_mut()?;
-        playout.skip(end);
-        playout.deliver(now)
-    }
-
-    /// Earliest time at which [`Receiver::deliver`] may return a packet, as far as known.
-    pub fn delivery_due(&self) -> Option<Time> {
-        let playout = self.playout.as_ref()?;
-        let gap = self.gaps.first();
-        match playout.due() {
-            Some(due) => Some(due),
-            // The missing packet is already given up, so the one behind it may be due.
-            None if playout.next() != self.acknowledged() => Some(self.last_arrival_at),
-            None => gap.map(|gap| gap.deadline + Duration::from_nanos(1)),
-        }
+        let waiting = self.next.distance_from(self.acknowledged()).unsigned_abs();
+        self.window.saturating_sub(waiting).max(2)
     }
 
     /// Gives up missing packets at the end of the connection.
@@ -584,7 +527,6 @@ impl Receiver {
     pub fn statistics(&self) -> ReceiverStatistics {
         ReceiverStatistics {
             pkt_rcv_missing: self.gaps.missing().into(),
-            pkt_rcv_buf: self.playout.as_ref().map_or(0, Playout::held).into(),
             us_rtt: self.rtt.smoothed().into(),
             us_rtt_var: self.rtt.variance().into(),
             ..self.statistics
@@ -594,11 +536,6 @@ impl Receiver {
     /// Memory in bytes.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        let playout = self.playout.as_ref().map_or(0, Playout::bytes);
-        size_of::<Receiver>()
-            + playout
-            + self.gaps.bytes()
-            + self.history.bytes()
-            + self.acks.bytes()
+        size_of::<Receiver>() + self.gaps.bytes() + self.history.bytes() + self.acks.bytes()
     }
 }

@@ -55,7 +55,7 @@ pub struct ReceiverStatistics {
     pub pkt_recv_refused_drop_request: u64,
     /// Packets that are missing now.
     pub pkt_rcv_missing: u64,
-    /// Packets that are kept until they are due. 0 if packets are not kept.
+    /// Packets that are kept until they are due: always 0, because none is kept.
     pub pkt_rcv_buf: u64,
     /// Latency in milliseconds; 0 without TSBPD.
     pub ms_rcv_tsb_pd_delay: u64,

@@ -10,7 +10,7 @@ use measure::Time;
 use proptest::prelude::*;
 
 use super::TsbpdConfig;
-use super::receiver::{Delivery, PacketStatus, Receiver, ReceiverConfig};
+use super::receiver::{PacketStatus, Receiver, ReceiverConfig};
 use super::sender::{Sender, SenderConfig};
 use super::statistics::{ReceiverStatistics, SenderStatistics};
 use crate::codec::packet::{Control, DataHeader, Packet};
@@ -37,7 +37,6 @@ struct Case {
     latency: Duration,
     packets: u32,
     every: Duration,
-    delivery: Delivery,
     tolerance: u32,
     first: SeqNumber,
 }
@@ -51,7 +50,6 @@ impl Case {
             latency: millis(120),
             packets: 250,
             every: millis(2),
-            delivery: Delivery::Counting,
             tolerance: 0,
             first: CONFIG_FIRST,
         }
@@ -62,8 +60,6 @@ impl Case {
 struct Outcome {
     sent: SenderStatistics,
     received: ReceiverStatistics,
-    /// Number and delivery time of each delivered packet.
-    delivered: Vec<(u32, Time)>,
     /// Numbers of the packets with the status `New`, in order of arrival.
     new: Vec<u32>,
     /// Each copy of a data packet that arrived: number, arrival time, and whether it was
@@ -89,7 +85,6 @@ fn run(case: &Case) -> Outcome {
     };
     let config = ReceiverConfig::live(case.first, 8, clock, tsbpd);
     let mut receiver = Receiver::new(ReceiverConfig {
-        delivery: case.delivery,
         reorder_tolerance_max: case.tolerance,
         ..config
     });
@@ -98,7 +93,6 @@ fn run(case: &Case) -> Outcome {
     let mut outcome = Outcome {
         sent: SenderStatistics::default(),
         received: ReceiverStatistics::default(),
-        delivered: Vec::new(),
         new: Vec::new(),
         arrived: Vec::new(),
         due: Vec::new(),
@@ -149,10 +143,6 @@ fn run(case: &Case) -> Outcome {
                 }
             }
         }
-        while let Some(packet) = receiver.deliver(now) {
-            assert_eq!(packet.payload, number(packet.sequence).to_be_bytes());
-            outcome.delivered.push((number(packet.sequence), now));
-        }
         buffer.clear();
         while receiver.write_next(now, &mut buffer) {
             let _ = back.send(now, buffer.len() + 28, buffer.clone());
@@ -170,7 +160,6 @@ fn run(case: &Case) -> Outcome {
             Some(sender.next_due()),
             Some(sender.control_due()),
             Some(receiver.due()),
-            receiver.delivery_due(),
             media.next_departure(),
             back.next_departure(),
         ];
@@ -181,12 +170,7 @@ fn run(case: &Case) -> Outcome {
     receiver.finish(now);
     outcome.sent = sender.statistics();
     outcome.received = receiver.statistics();
-    let kept = match case.delivery {
-        Delivery::Counting => 0,
-        // Payloads have 4 bytes.
-        Delivery::InOrder => 48 * 1024,
-    };
-    assert!(receiver.bytes() < 24 * 1024 + kept);
+    assert!(receiver.bytes() < 24 * 1024);
     outcome
 }
 
@@ -217,17 +201,6 @@ fn check(case: &Case, outcome: &Outcome) {
     let mut new = outcome.new.clone();
     new.sort_unstable();
     assert_eq!(new, could, "{seed}");
-    if case.delivery == Delivery::InOrder {
-        let delivered: Vec<u32> = outcome
-            .delivered
-            .iter()
-            .map(|&(number, _)| number)
-            .collect();
-        assert_eq!(delivered, could, "{seed}");
-        for &(number, at) in &outcome.delivered {
-            assert!(at >= outcome.due[number as usize], "{seed} {number}");
-        }
-    }
     // Sender.
     let again = outcome.arrived.iter().filter(|copy| copy.2).count() as u64;
     assert_eq!(sent.pkt_sent, outcome.offered, "{seed}");
@@ -267,34 +240,26 @@ fn bad(loss: f64) -> Settings {
 }
 
 #[test]
-fn perfect_link_delivers_each_packet_once_when_due() {
-    for delivery in [Delivery::Counting, Delivery::InOrder] {
-        let link = Settings {
-            delay: millis(20),
-            ..Settings::default()
-        };
-        let case = Case {
-            delivery,
-            ..Case::new(1, link)
-        };
-        let outcome = run(&case);
-        check(&case, &outcome);
-        assert_eq!(outcome.new.len(), 250);
-        assert_eq!(outcome.sent.pkt_sent, 250);
-        assert_eq!(outcome.received.pkt_rcv_loss, 0);
-        assert_eq!(outcome.sent.pkt_snd_buf, 0);
-        // Time advances in steps of at least one microsecond.
-        assert!(outcome.received.us_rtt.abs_diff(40_000) < 5);
-        assert!(outcome.sent.us_rtt.abs_diff(40_000) < 5);
-        // One every 10 ms, and no more once everything is confirmed.
-        let acks = outcome.received.pkt_sent_ack;
-        assert!((45..=65).contains(&acks), "{acks}");
-        assert_eq!(outcome.sent.pkt_recv_ack, acks);
-        assert_eq!(outcome.received.pkt_recv_ackack, acks);
-        for (number, at) in outcome.delivered {
-            assert_eq!(at, outcome.due[number as usize]);
-        }
-    }
+fn perfect_link_brings_each_packet_once() {
+    let link = Settings {
+        delay: millis(20),
+        ..Settings::default()
+    };
+    let case = Case::new(1, link);
+    let outcome = run(&case);
+    check(&case, &outcome);
+    assert_eq!(outcome.new.len(), 250);
+    assert_eq!(outcome.sent.pkt_sent, 250);
+    assert_eq!(outcome.received.pkt_rcv_loss, 0);
+    assert_eq!(outcome.sent.pkt_snd_buf, 0);
+    // Time advances in steps of at least one microsecond.
+    assert!(outcome.received.us_rtt.abs_diff(40_000) < 5);
+    assert!(outcome.sent.us_rtt.abs_diff(40_000) < 5);
+    // One every 10 ms, and no more once everything is confirmed.
+    let acks = outcome.received.pkt_sent_ack;
+    assert!((45..=65).contains(&acks), "{acks}");
+    assert_eq!(outcome.sent.pkt_recv_ack, acks);
+    assert_eq!(outcome.received.pkt_recv_ackack, acks);
 }
 
 #[test]
@@ -302,13 +267,8 @@ fn bad_links_deliver_exactly_what_could_arrive_in_time() {
     let mut dropped = 0;
     for seed in 0..1500 {
         let loss = [0.0, 0.01, 0.05, 0.2, 0.5][seed as usize % 5];
-        let delivery = match seed % 2 {
-            0 => Delivery::Counting,
-            _ => Delivery::InOrder,
-        };
         let case = Case {
             latency: millis([60, 120, 300][seed as usize % 3]),
-            delivery,
             tolerance: if seed % 7 == 0 { 8 } else { 0 },
             ..Case::new(seed, bad(loss))
         };

@@ -192,8 +192,8 @@ fn sender_keeps_within_its_bandwidth() {
     assert_eq!(left, 51);
 }
 
-fn receiver(delivery: Delivery) -> Receiver {
-    with_config(|config| config.delivery = delivery)
+fn receiver() -> Receiver {
+    with_config(|_| {})
 }
 
 fn with_config(change: impl FnOnce(&mut ReceiverConfig)) -> Receiver {
@@ -219,59 +219,50 @@ fn data(number: u32, millis: u32) -> DataHeader {
 
 #[test]
 fn drop_request_ends_the_wait() {
-    for delivery in [Delivery::Counting, Delivery::InOrder] {
-        let mut receiver = receiver(delivery);
-        receiver.data(&data(0, 0), b"", at(0));
-        receiver.data(&data(5, 5), b"", at(5));
-        let drop = |first, last| Control::DropRequest {
-            message: 0,
-            first: CONFIG_FIRST.plus(first),
-            last: CONFIG_FIRST.plus(last),
-        };
-        receiver.control(&drop(2, 3), 0, at(6));
-        let count = receiver.statistics();
-        assert_eq!((count.pkt_rcv_drop, count.pkt_rcv_missing), (2, 2));
-        // 6 to 8 were not known to be missing.
-        receiver.control(&drop(4, 8), 0, at(7));
-        let count = receiver.statistics();
-        assert_eq!((count.pkt_rcv_loss, count.pkt_rcv_drop), (7, 6));
-        // The next packet is in order, and the last missing one is given up at its deadline.
-        receiver.data(&data(9, 9), b"", at(9));
-        assert_eq!(receiver.statistics().pkt_rcv_missing, 1);
-        // A drop request cannot create a gap, and one that reaches far ahead is refused.
-        receiver.control(&drop(20, 21), 0, at(10));
-        receiver.control(&drop(10, 100_000), 0, at(10));
-        let count = receiver.statistics();
-        assert_eq!(count.pkt_recv_refused_drop_request, 2);
-        assert_eq!(count.pkt_recv_drop_request, 4);
-        if delivery == Delivery::InOrder {
-            let mut delivered = Vec::new();
-            while let Some(packet) = receiver.deliver(at(200)) {
-                delivered.push(packet.sequence.distance_from(CONFIG_FIRST));
-            }
-            assert_eq!(delivered, [0, 5, 9]);
-        }
-    }
+    let mut receiver = receiver();
+    receiver.data(&data(0, 0), b"", at(0));
+    receiver.data(&data(5, 5), b"", at(5));
+    let drop = |first, last| Control::DropRequest {
+        message: 0,
+        first: CONFIG_FIRST.plus(first),
+        last: CONFIG_FIRST.plus(last),
+    };
+    receiver.control(&drop(2, 3), 0, at(6));
+    let count = receiver.statistics();
+    assert_eq!((count.pkt_rcv_drop, count.pkt_rcv_missing), (2, 2));
+    // 6 to 8 were not known to be missing.
+    receiver.control(&drop(4, 8), 0, at(7));
+    let count = receiver.statistics();
+    assert_eq!((count.pkt_rcv_loss, count.pkt_rcv_drop), (7, 6));
+    // The next packet is in order, and the last missing one is given up at its deadline.
+    receiver.data(&data(9, 9), b"", at(9));
+    assert_eq!(receiver.statistics().pkt_rcv_missing, 1);
+    // A drop request cannot create a gap, and one that reaches far ahead is refused.
+    receiver.control(&drop(20, 21), 0, at(10));
+    receiver.control(&drop(10, 100_000), 0, at(10));
+    let count = receiver.statistics();
+    assert_eq!(count.pkt_recv_refused_drop_request, 2);
+    assert_eq!(count.pkt_recv_drop_request, 4);
 }
 
 #[test]
 fn packets_far_ahead_are_refused() {
-    let mut receiver = receiver(Delivery::InOrder);
-    assert!(matches!(
-        receiver.data(&data(8191, 0), b"", at(0)),
-        PacketStatus::New { .. }
-    ));
+    let mut receiver = receiver();
     assert_eq!(
         receiver.data(&data(8192, 0), b"", at(0)),
         PacketStatus::BeyondWindow
     );
+    assert!(matches!(
+        receiver.data(&data(8191, 0), b"", at(0)),
+        PacketStatus::New { .. }
+    ));
     assert_eq!(receiver.statistics().pkt_rcv_beyond_window, 1);
     assert_eq!(receiver.statistics().pkt_rcv_loss, 8191);
 }
 
 #[test]
 fn unexpected_ackacks_are_counted() {
-    let mut receiver = receiver(Delivery::Counting);
+    let mut receiver = receiver();
     receiver.data(&data(0, 0), b"", at(0));
     receiver.control(&Control::AckAck { number: 1 }, 0, at(1));
     assert!(receiver.write_next(at(20), &mut Vec::new()));
@@ -286,7 +277,7 @@ fn unexpected_ackacks_are_counted() {
 
 #[test]
 fn round_trip_ends_when_its_answer_arrives() {
-    let mut receiver = receiver(Delivery::Counting);
+    let mut receiver = receiver();
     receiver.data(&data(0, 0), b"", at(0));
     assert!(receiver.write_next(at(20), &mut Vec::new()));
     // Data that arrived later is read first.
@@ -351,7 +342,7 @@ fn gaps_beyond_one_nak_are_requested_by_the_next() {
 
 #[test]
 fn light_ack_follows_64_packets() {
-    let mut receiver = receiver(Delivery::Counting);
+    let mut receiver = receiver();
     let mut out = Vec::new();
     for number in 0..200 {
         receiver.data(&data(number, 0), b"", at(20));

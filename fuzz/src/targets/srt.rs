@@ -77,8 +77,6 @@ pub(crate) fn receiver(bytes: &[u8]) {
     let live = ReceiverConfig::live(FIRST, 8, SocketClock::new(START), tsbpd);
     let mut receiver = Receiver::new(ReceiverConfig {
         tsbpd: (settings & 4 == 0).then_some(tsbpd),
-        too_late_drop: settings & 8 == 0,
-        reorder_tolerance_max: u32::from(settings >> 4),
         window: 64,
         ..live
     });

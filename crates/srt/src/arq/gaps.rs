@@ -14,9 +14,6 @@ pub(super) struct Gap {
     /// Time at which the packets are given up: the due time of the packet behind them, which has
     /// arrived.
     pub(super) deadline: Time,
-    /// Number of packets that may still arrive before a NAK requests these, which may only be
-    /// reordered.
-    pub(super) reorder_wait: u32,
     /// True if a NAK has requested the packets.
     pub(super) requested: bool,
 }
@@ -52,7 +49,7 @@ impl Gaps {
         self.gaps.iter()
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Gap> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Gap> {
         self.gaps.iter_mut()
     }
 
@@ -105,10 +102,10 @@ impl Gaps {
             .partition_point(|gap| gap.range.last.is_before(sequence))
     }
 
-    /// Removes an arrived packet, which is due at `due`, from its gap. Returns the previous state
-    /// of the gap, and the number of packets given up because the split made too many gaps. Returns
-    /// `None` if the packet was not missing.
-    pub(super) fn fill(&mut self, sequence: SeqNumber, due: Time) -> Option<(Gap, u32)> {
+    /// Removes an arrived packet, which is due at `due`, from its gap. Returns the number of
+    /// packets given up because the split made too many gaps, or `None` if the packet was not
+    /// missing.
+    pub(super) fn fill(&mut self, sequence: SeqNumber, due: Time) -> Option<u32> {
         let index = self.find(sequence);
         let gap = self.gaps.get_mut(index)?;
         let LossRange { first, last } = gap.range;
@@ -147,7 +144,7 @@ impl Gaps {
         for gap in self.gaps.range_mut(..index).rev().take_while(later) {
             gap.deadline = due;
         }
-        Some((was, self.bound()))
+        Some(self.bound())
     }
 
     /// Gives up the missing packets of a range, and returns their number.
@@ -238,14 +235,14 @@ mod tests {
                         let range = LossRange { first: seq(first), last: seq(first + count - 1) };
                         next = first + count;
                         let due = deadline(next);
-                        let gap = Gap { range, deadline: due, reorder_wait: 0, requested: false };
+                        let gap = Gap { range, deadline: due, requested: false };
                         prop_assert_eq!(gaps.push(gap), 0);
                         map.extend((first..next).map(|offset| (offset, deadline(next))));
                     }
                     1 => {
                         let was = map.remove(&offset);
                         let filled = gaps.fill(seq(offset), deadline(offset));
-                        prop_assert_eq!(filled.map(|(gap, _)| gap.deadline), was);
+                        prop_assert_eq!(filled.is_some(), was.is_some());
                         if was.is_some() {
                             for (_, due) in map.range_mut(..offset) {
                                 *due = (*due).min(deadline(offset));
@@ -281,7 +278,6 @@ mod tests {
                 last: seq(35),
             },
             deadline: at(36),
-            reorder_wait: 0,
             requested: false,
         });
         let dropped = LossRange {
@@ -304,15 +300,13 @@ mod tests {
                 last: seq(last),
             },
             deadline: Time::NEVER,
-            reorder_wait: 0,
             requested: false,
         };
         assert_eq!(gaps.push(gap(1, 3)), 0);
         assert_eq!(gaps.push(gap(5, 9)), 0);
         assert_eq!(gaps.push(gap(11, 11)), 3);
         // One gap becomes two.
-        let (was, given_up) = gaps.fill(seq(7), Time::NEVER).expect("it is missing");
-        assert_eq!((was, given_up), (gap(5, 9), 2));
+        assert_eq!(gaps.fill(seq(7), Time::NEVER), Some(2));
         assert_eq!(gaps.missing(), 3);
     }
 }

@@ -32,9 +32,6 @@ const NAK_INTERVAL_MIN: Duration = Duration::from_millis(20);
 /// Minimum interval of NAKs without TSBPD, such as in message mode. The value is that of libsrt.
 const NAK_INTERVAL_UNTIMED_MIN: Duration = Duration::from_millis(300);
 
-/// Number of packets in order after which the reorder tolerance decreases by one, as in libsrt.
-const TOLERANCE_DECREASE_PACKETS: u32 = 50;
-
 /// Maximum number of gaps of a receiver that only counts, and gives up late packets: 12 KiB.
 const GAPS_MAX: usize = 512;
 
@@ -52,13 +49,6 @@ pub struct ReceiverConfig {
     pub clock: SocketClock,
     /// Basis of due times. Without it packets are due at once, and none is given up.
     pub tsbpd: Option<TsbpdConfig>,
-    /// True if late packets are given up (`SRTO_TLPKTDROP`).
-    pub too_late_drop: bool,
-    /// True if NAKs for missing packets are repeated (`SRTO_NAKREPORT`).
-    pub periodic_nak: bool,
-    /// Maximum number of packets after which a NAK requests a missing packet, which may only be
-    /// reordered (`SRTO_LOSSMAXTTL`).
-    pub reorder_tolerance_max: u32,
     /// Maximum distance of a packet from the next expected one. At most [`WINDOW_MAX`].
     pub window: u32,
     /// Maximum delay from arrival to [`Receiver::data`]. Missing packets are given up this long
@@ -79,9 +69,6 @@ impl ReceiverConfig {
             peer,
             clock,
             tsbpd: Some(tsbpd),
-            too_late_drop: true,
-            periodic_nak: true,
-            reorder_tolerance_max: 0,
             window: 8192,
             read_delay_max: Duration::ZERO,
         }
@@ -118,17 +105,12 @@ pub struct Receiver {
     clock: SocketClock,
     tsbpd: Option<Tsbpd>,
     latency: Duration,
-    too_late_drop: bool,
-    periodic_nak: bool,
     window: u32,
     read_delay_max: Duration,
     /// Number after the highest that has arrived.
     next: SeqNumber,
     gaps: Gaps,
     history: History,
-    reorder_tolerance: u32,
-    reorder_tolerance_max: u32,
-    in_order_count: u32,
     /// True if a gap is due for its first NAK.
     nak_pending: bool,
     nak_at: Time,
@@ -154,16 +136,11 @@ impl Receiver {
             clock: config.clock,
             tsbpd: config.tsbpd.as_ref().map(Tsbpd::new),
             latency,
-            too_late_drop: config.too_late_drop,
-            periodic_nak: config.periodic_nak,
             window,
             read_delay_max: config.read_delay_max,
             next: first,
             gaps: Gaps::new(gaps_max),
             history: History::new(window),
-            reorder_tolerance: config.reorder_tolerance_max,
-            reorder_tolerance_max: config.reorder_tolerance_max,
-            in_order_count: 0,
             nak_pending: false,
             nak_at: Time::NEVER,
             acks: Acks::new(first),
@@ -230,24 +207,13 @@ impl Receiver {
         }
         self.history.forget(self.next, ahead + 1);
         if ahead > 0 {
-            self.add_gap(sequence, self.deadline(due, at));
-        } else {
-            self.record_in_order();
+            self.add_gap(sequence, deadline(due, at));
         }
         self.next = sequence.next();
-        if self.reorder_tolerance_max > 0 {
-            self.decrement_reorder_wait();
-        }
         PacketStatus::New {
             recovered: false,
             due,
         }
-    }
-
-    /// Deadline of packets that are missing before one that arrived at `at` and is due at `due`.
-    fn deadline(&self, due: Option<Time>, at: Time) -> Time {
-        let due = due.filter(|_| self.too_late_drop);
-        due.map_or(Time::NEVER, |due| due.max(at))
     }
 
     /// Adds a gap from the expected packet up to the one before `end`.
@@ -261,43 +227,17 @@ impl Receiver {
         let dropped = self.gaps.push(Gap {
             range,
             deadline,
-            // `decrement_reorder_wait` subtracts one for the packet that has just arrived.
-            reorder_wait: self.reorder_tolerance.saturating_add(1),
             requested: false,
         });
         self.statistics.pkt_rcv_drop += u64::from(dropped);
-        if self.reorder_tolerance_max == 0 {
-            self.nak_pending = true;
-        }
-    }
-
-    /// Lowers the reorder tolerance after enough packets in order.
-    #[inline]
-    fn record_in_order(&mut self) {
-        if self.reorder_tolerance > 0 {
-            self.in_order_count += 1;
-            if self.in_order_count >= TOLERANCE_DECREASE_PACKETS {
-                self.in_order_count = 0;
-                self.reorder_tolerance -= 1;
-            }
-        }
-    }
-
-    /// Counts an arrived packet in the gaps that wait for reordered packets.
-    fn decrement_reorder_wait(&mut self) {
-        // Requested gaps precede those that are not, except for parts of a split gap.
-        for gap in self.gaps.iter_mut().rev().take_while(|gap| !gap.requested) {
-            gap.reorder_wait = gap.reorder_wait.saturating_sub(1);
-            self.nak_pending |= gap.reorder_wait == 0;
-        }
+        self.nak_pending = true;
     }
 
     /// Handles a packet before the highest that has arrived.
     #[cold]
     fn receive_behind(&mut self, header: &DataHeader, due: Option<Time>, at: Time) -> PacketStatus {
         let sequence = header.sequence;
-        let deadline = self.deadline(due, at);
-        let Some((_, dropped)) = self.gaps.fill(sequence, deadline) else {
+        let Some(dropped) = self.gaps.fill(sequence, deadline(due, at)) else {
             if self.history.contains(sequence, self.next) {
                 return PacketStatus::Duplicate;
             }
@@ -310,11 +250,6 @@ impl Receiver {
             self.statistics.pkt_rcv_recovered += 1;
         } else {
             self.statistics.pkt_rcv_reordered += 1;
-            self.in_order_count = 0;
-            let distance = self.next.distance_from(sequence).unsigned_abs() - 1;
-            self.reorder_tolerance = self
-                .reorder_tolerance
-                .max(distance.min(self.reorder_tolerance_max));
         }
         PacketStatus::New { recovered, due }
     }
@@ -393,10 +328,7 @@ impl Receiver {
 
     /// Time of the next periodic NAK.
     pub fn periodic_nak_at(&self) -> Time {
-        match self.periodic_nak && self.gaps.first().is_some() {
-            true => self.nak_at,
-            false => Time::NEVER,
-        }
+        self.gaps.first().map_or(Time::NEVER, |_| self.nak_at)
     }
 
     /// Time at which [`Receiver::write_next`] has a packet to send, or a packet is given up.
@@ -444,12 +376,10 @@ impl Receiver {
             if !self.gaps.iter().any(|gap| gap.requested) {
                 self.nak_at = now + self.nak_interval();
             }
-            let is_patient = self.reorder_tolerance_max > 0;
-            let fresh = |gap: &Gap| !gap.requested && (!is_patient || gap.reorder_wait == 0);
-            let ranges = self.gaps.iter().filter(|gap| fresh(gap));
+            let ranges = self.gaps.iter().filter(|gap| !gap.requested);
             let named = write_nak(header, ranges.map(|gap| gap.range), out);
             let mut marked = 0;
-            for gap in self.gaps.iter_mut().filter(|gap| fresh(gap)) {
+            for gap in self.gaps.iter_mut().filter(|gap| !gap.requested) {
                 marked += u64::from(gap.range.count());
                 // The next NAK has the ranges that did not fit into this one.
                 if marked > named {
@@ -459,7 +389,7 @@ impl Receiver {
                 gap.requested = true;
             }
             named
-        } else if self.periodic_nak && self.gaps.missing() > 0 && now >= self.nak_at {
+        } else if self.gaps.missing() > 0 && now >= self.nak_at {
             self.nak_at = now + self.nak_interval();
             let ranges = self.gaps.iter().filter(|gap| gap.requested);
             write_nak(header, ranges.map(|gap| gap.range), out)
@@ -538,4 +468,9 @@ impl Receiver {
     pub(super) fn bytes(&self) -> usize {
         size_of::<Receiver>() + self.gaps.bytes() + self.history.bytes() + self.acks.bytes()
     }
+}
+
+/// Deadline of packets that are missing before one that arrived at `at` and is due at `due`.
+fn deadline(due: Option<Time>, at: Time) -> Time {
+    due.map_or(Time::NEVER, |due| due.max(at))
 }

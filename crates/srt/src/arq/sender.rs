@@ -74,8 +74,6 @@ pub struct SenderConfig {
     pub clock: SocketClock,
     /// Latency of the peer's receiver.
     pub latency: Duration,
-    /// True if late unacknowledged packets are dropped (`SRTO_TLPKTDROP`).
-    pub too_late_drop: bool,
     /// True in message mode, in which every message must arrive: unacknowledged packets are
     /// retransmitted (libsrt's `SRM_LATEREXMIT`), and the latency drops none.
     pub messages: bool,
@@ -102,7 +100,6 @@ impl SenderConfig {
             peer,
             clock,
             latency,
-            too_late_drop: true,
             messages: false,
             message_ttl: None,
             bandwidth: Bandwidth::Unlimited,
@@ -119,7 +116,6 @@ impl SenderConfig {
         ttl: Option<Duration>,
     ) -> SenderConfig {
         SenderConfig {
-            too_late_drop: false,
             messages: true,
             message_ttl: ttl,
             ..SenderConfig::live(first_sequence, peer, clock, Duration::ZERO)
@@ -216,9 +212,7 @@ impl Sender {
             clock: config.clock,
             too_late_after: match config.messages {
                 true => config.message_ttl,
-                false => config
-                    .too_late_drop
-                    .then(|| config.latency.max(TOO_LATE_MIN) + TOO_LATE_EXTRA),
+                false => Some(config.latency.max(TOO_LATE_MIN) + TOO_LATE_EXTRA),
             },
             flow_window: config.flow_window.max(1),
             window: config.flow_window.max(1),

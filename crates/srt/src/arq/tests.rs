@@ -37,7 +37,6 @@ struct Case {
     latency: Duration,
     packets: u32,
     every: Duration,
-    tolerance: u32,
     first: SeqNumber,
 }
 
@@ -50,7 +49,6 @@ impl Case {
             latency: millis(120),
             packets: 250,
             every: millis(2),
-            tolerance: 0,
             first: CONFIG_FIRST,
         }
     }
@@ -84,10 +82,7 @@ fn run(case: &Case) -> Outcome {
         latency: case.latency,
     };
     let config = ReceiverConfig::live(case.first, 8, clock, tsbpd);
-    let mut receiver = Receiver::new(ReceiverConfig {
-        reorder_tolerance_max: case.tolerance,
-        ..config
-    });
+    let mut receiver = Receiver::new(config);
     let mut media: Link<Vec<u8>> = Link::new(case.media.clone(), Vec::new(), case.seed);
     let mut back: Link<Vec<u8>> = Link::new(case.back.clone(), Vec::new(), case.seed + 1);
     let mut outcome = Outcome {
@@ -269,7 +264,6 @@ fn bad_links_deliver_exactly_what_could_arrive_in_time() {
         let loss = [0.0, 0.01, 0.05, 0.2, 0.5][seed as usize % 5];
         let case = Case {
             latency: millis([60, 120, 300][seed as usize % 3]),
-            tolerance: if seed % 7 == 0 { 8 } else { 0 },
             ..Case::new(seed, bad(loss))
         };
         let outcome = run(&case);
@@ -312,25 +306,4 @@ fn latency_of_many_round_trips_recovers_everything() {
         assert_eq!(outcome.received.pkt_rcv_drop, 0, "{seed}");
         assert!(outcome.received.pkt_rcv_recovered > 10, "{seed}");
     }
-}
-
-#[test]
-fn reorder_tolerance_saves_retransmissions() {
-    let link = Settings {
-        delay: millis(20),
-        reorder: 0.1,
-        held_back: millis(7),
-        ..Settings::default()
-    };
-    let retransmitted = |tolerance| {
-        let case = Case {
-            tolerance,
-            ..Case::new(3, link.clone())
-        };
-        let outcome = run(&case);
-        check(&case, &outcome);
-        outcome.sent.pkt_retrans
-    };
-    let (without, with) = (retransmitted(0), retransmitted(10));
-    assert!(without > 20 && with == 0, "{without} {with}");
 }

@@ -330,7 +330,7 @@ fn naks_without_tsbpd_repeat_after_300_ms() {
 
 #[test]
 fn gaps_beyond_one_nak_are_requested_by_the_next() {
-    let mut receiver = with_config(|config| config.periodic_nak = false);
+    let mut receiver = receiver();
     for number in 0..=500 {
         receiver.data(&data(number * 2, 0), b"", at(1));
     }

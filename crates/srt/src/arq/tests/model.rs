@@ -6,7 +6,6 @@ proptest! {
     /// Every packet is accounted for, and memory is bounded, whatever arrives.
     #[test]
     fn receiver_survives_any_input(
-        tolerance in 0u32..5,
         packets in prop::collection::vec(
             (0u32..600, any::<u32>(), any::<bool>(), 0u64..30),
             1..200,
@@ -16,7 +15,6 @@ proptest! {
         let tsbpd = TsbpdConfig { reference: start, timestamp: 0, latency: millis(120) };
         let config = ReceiverConfig::live(CONFIG_FIRST, 8, SocketClock::new(start), tsbpd);
         let mut receiver = Receiver::new(ReceiverConfig {
-            reorder_tolerance_max: tolerance,
             window: 256,
             ..config
         });

@@ -1,5 +1,7 @@
 //! Generated AAC: silence with a given bit rate (ISO/IEC 14496-3, 4.4 and 4.6).
 
+use crate::h264::BitWriter;
+
 /// Samples per frame and channel.
 pub const SAMPLES_PER_FRAME: u32 = 1024;
 /// Sampling rate in Hz.
@@ -18,69 +20,42 @@ const FILL_MAX: usize = 14 + 255;
 /// Value of fill bytes (ISO/IEC 14496-3, 4.4.2.7: `other_bits` of EXT_FILL_DATA).
 const FILL_BYTE: u32 = 0xa5;
 
-/// Bit writer, most significant bit first.
-#[derive(Default)]
-struct Bits {
-    bytes: Vec<u8>,
-    /// Number of used bits in the last byte; 0 if it is full.
-    used: u32,
-}
-
-impl Bits {
-    fn put(&mut self, value: u32, count: u32) {
-        for at in (0..count).rev() {
-            if self.used == 0 {
-                self.bytes.push(0);
-            }
-            let bit = (value >> at & 1) as u8;
-            if let Some(last) = self.bytes.last_mut() {
-                *last |= bit << (7 - self.used);
-            }
-            self.used = (self.used + 1) % 8;
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.bytes.len() * 8 - ((8 - self.used) % 8) as usize
-    }
-}
-
 /// Returns a frame of silence, padded to `bytes` bytes, or longer if it cannot be that short.
 pub fn silence(bytes: usize) -> Vec<u8> {
-    let mut bits = Bits::default();
-    bits.put(CHANNEL_PAIR, 3);
+    let mut bits = BitWriter::default();
+    bits.bits(CHANNEL_PAIR, 3);
     // Instance tag, and no common window.
-    bits.put(0, 5);
+    bits.bits(0, 5);
     for _ in 0..CHANNELS {
         // Gain, then a long window without bands, and no pulse data, noise shaping or gain control
         // (individual_channel_stream and ics_info).
-        bits.put(0, 8);
-        bits.put(0, 1 + 2 + 1 + 6 + 1);
-        bits.put(0, 3);
+        bits.bits(0, 8);
+        bits.bits(0, 1 + 2 + 1 + 6 + 1);
+        bits.bits(0, 3);
     }
     let wanted = (bytes * 8).saturating_sub(3);
     // A fill element takes 7 bits and its bytes, or 15 bits and up to 269 bytes.
-    while bits.len() + 15 <= wanted {
-        let room = (wanted - bits.len() - 7) / 8;
+    while bits.length() + 15 <= wanted {
+        let room = (wanted - bits.length() - 7) / 8;
         let count = match room {
             0..15 => room,
-            _ => ((wanted - bits.len() - 15) / 8).clamp(15, FILL_MAX),
+            _ => ((wanted - bits.length() - 15) / 8).clamp(15, FILL_MAX),
         };
-        bits.put(FILL, 3);
+        bits.bits(FILL, 3);
         match u32::try_from(count).unwrap_or(0) {
-            count @ 0..15 => bits.put(count, 4),
+            count @ 0..15 => bits.bits(count, 4),
             count => {
-                bits.put(15, 4);
-                bits.put(count - 14, 8);
+                bits.bits(15, 4);
+                bits.bits(count - 14, 8);
             }
         }
         for at in 0..count {
             // The first byte has the extension type and four zero bits.
-            bits.put(if at == 0 { 0 } else { FILL_BYTE }, 8);
+            bits.bits(if at == 0 { 0 } else { FILL_BYTE }, 8);
         }
     }
-    bits.put(END, 3);
-    bits.bytes
+    bits.bits(END, 3);
+    bits.into_bytes()
 }
 
 #[cfg(test)]

@@ -12,4 +12,5 @@ pub mod packets;
 mod picture;
 pub mod sps;
 
+pub(crate) use bits::BitWriter;
 pub use encoder::H264Stream;

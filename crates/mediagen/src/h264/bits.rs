@@ -1,8 +1,8 @@
-//! Bit writer for H.264: fixed-length codes, Exp-Golomb codes, emulation prevention.
+//! Bit writer, mainly for H.264: fixed-length codes, Exp-Golomb codes, emulation prevention.
 
 /// Writes a raw byte sequence payload bit by bit, most significant bit first.
 #[derive(Debug, Default)]
-pub(super) struct BitWriter {
+pub(crate) struct BitWriter {
     bytes: Vec<u8>,
     /// Bits that do not fill a byte yet, in the low end.
     pending: u64,
@@ -19,7 +19,7 @@ impl BitWriter {
     }
 
     /// `u(n)`: the low `width` bits of `value`; at most 32.
-    pub(super) fn bits(&mut self, value: u32, width: u32) {
+    pub(crate) fn bits(&mut self, value: u32, width: u32) {
         debug_assert!(width <= 32 && (width == 32 || u64::from(value) < 1 << width));
         self.pending = self.pending << width | u64::from(value);
         self.count += width;
@@ -69,8 +69,18 @@ impl BitWriter {
     /// Ends the payload with its stop bit (H.264, 7.3.2.11).
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.flag(true);
+        self.into_bytes()
+    }
+
+    /// Ends the payload without a stop bit.
+    pub(crate) fn into_bytes(mut self) -> Vec<u8> {
         self.align_with_zeros();
         self.bytes
+    }
+
+    /// Number of bits.
+    pub(crate) fn length(&self) -> usize {
+        self.bytes.len() * 8 + self.count as usize
     }
 }
 

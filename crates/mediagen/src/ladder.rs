@@ -79,41 +79,43 @@ impl Ladder {
     pub fn h264(settings: &VideoSettings) -> Result<Ladder, SettingsError> {
         let top = H264Stream::new(&without_codes(settings));
         let top = top.map_err(|error| with_codes(error, settings))?;
-        let mut clips = vec![Clip::of_stream(&top, settings, true)];
-        let mut lower = *settings;
-        while clips.len() < RUNGS_MAX {
-            lower.bits_per_second = lower.bits_per_second * STEP.0 / STEP.1;
-            let Ok(stream) = top.at_bit_rate(&without_codes(&lower)) else {
-                break;
-            };
-            clips.push(Clip::of_stream(&stream, &lower, true));
-        }
-        Ok(Ladder::of_clips(clips, settings.gop))
+        let clip = Clip::of_stream(&top, settings, true);
+        Ok(Ladder::below(clip, settings, |lower| {
+            let stream = top.at_bit_rate(&without_codes(lower))?;
+            Ok(Clip::of_stream(&stream, lower, true))
+        }))
     }
 
     /// Generates VP8 with a time code in each frame, at the bit rate of the settings and at lower
     /// bit rates.
     pub fn vp8(settings: &VideoSettings) -> Result<Ladder, SettingsError> {
         let top = Vp8Stream::new(settings)?;
-        let mut clips = vec![Clip::of_vp8(&top, settings)];
-        let mut lower = *settings;
-        while clips.len() < RUNGS_MAX {
-            lower.bits_per_second = lower.bits_per_second * STEP.0 / STEP.1;
-            let Ok(stream) = top.at_bit_rate(&lower) else {
-                break;
-            };
-            clips.push(Clip::of_vp8(&stream, &lower));
-        }
-        Ok(Ladder::of_clips(clips, settings.gop))
+        let clip = Clip::of_vp8(&top, settings);
+        Ok(Ladder::below(clip, settings, |lower| {
+            Ok(Clip::of_vp8(&top.at_bit_rate(lower)?, lower))
+        }))
     }
 
-    /// Combines clips of the same pictures, the highest bit rate first. Every `gop`-th picture is a
-    /// key frame.
-    fn of_clips(clips: Vec<Clip>, gop: u32) -> Ladder {
-        let distance = clips[0].frame_rate.frames_within(KEY_FRAME_INTERVAL_MIN);
+    /// Combines a clip with clips of the same pictures at lower bit rates, as low as `lower` can
+    /// make them.
+    fn below(
+        top: Clip,
+        settings: &VideoSettings,
+        lower: impl Fn(&VideoSettings) -> Result<Clip, SettingsError>,
+    ) -> Ladder {
+        let distance = top.frame_rate.frames_within(KEY_FRAME_INTERVAL_MIN);
+        let mut rungs = vec![Rung::new(top)];
+        let mut below = *settings;
+        while rungs.len() < RUNGS_MAX {
+            below.bits_per_second = below.bits_per_second * STEP.0 / STEP.1;
+            let Ok(clip) = lower(&below) else {
+                break;
+            };
+            rungs.push(Rung::new(clip));
+        }
         Ladder {
-            rungs: clips.into_iter().map(Rung::new).collect(),
-            gop,
+            rungs,
+            gop: settings.gop,
             // Consecutive IDR pictures need different IDs (H.264, 7.4.3), which a loop of one GOP
             // does not have.
             key_distance_min: u32::try_from(distance).unwrap_or(u32::MAX).max(2),

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
 use super::aac;
@@ -12,7 +10,7 @@ use super::frame_rate::FrameRate;
 use super::h264::{H264Stream, packets};
 use super::opus;
 use super::time_code::{self, TimeCode};
-use super::video::{Profile, SettingsError, VideoSettings};
+use super::video::{SettingsError, VideoSettings};
 use super::vp8::{self, Vp8Stream};
 
 mod from_file;
@@ -67,12 +65,35 @@ pub struct Clip {
     description: String,
 }
 
-/// Payload type of video: the first dynamic one (RFC 3551, 6).
-const VIDEO_PAYLOAD_TYPE: u8 = 96;
-/// Payload type of Opus: the one that browsers use.
-const OPUS_PAYLOAD_TYPE: u8 = 111;
-
 impl Clip {
+    /// Creates a clip from frames that are split into payloads. It has neither send times nor a bit
+    /// rate yet.
+    fn of_frames(
+        coding: Coding,
+        description: String,
+        frames: impl Iterator<Item = Vec<Bytes>>,
+    ) -> Clip {
+        let mut packets = Vec::new();
+        let mut count = 0;
+        for payloads in frames {
+            add_frame(&mut packets, count, payloads, coding.marks_ends);
+            count += 1;
+        }
+        Clip {
+            packets,
+            frames: count,
+            frame_rate: FrameRate::whole(1),
+            times: None,
+            clock_rate: coding.clock_rate,
+            payload_type: coding.payload_type,
+            media: coding.media,
+            encoding: coding.encoding,
+            parameters: coding.parameters,
+            bits_per_second: 0,
+            description,
+        }
+    }
+
     /// Generates H.264 video with a given bit rate, packetized by RFC 6184 in packetization mode 1.
     pub fn video(settings: &VideoSettings) -> Result<Clip, SettingsError> {
         Ok(Clip::of_stream(
@@ -100,112 +121,58 @@ impl Clip {
     /// Creates a clip of a stream. If `coded`, the stream was generated with the bit rate that time
     /// codes leave.
     pub(crate) fn of_stream(stream: &H264Stream, settings: &VideoSettings, coded: bool) -> Clip {
-        let mut packets = Vec::new();
-        let mut payloads = Vec::new();
-        for (frame, nals) in stream.pictures.iter().enumerate() {
-            let nals: Vec<&[u8]> = nals.iter().map(Vec::as_slice).collect();
-            cut_picture(&nals, settings.mtu, coded, &mut payloads);
-            add_frame(&mut packets, frame as u32, &mut payloads, |last| last);
-        }
-        let [_, profile, constraints, level, ..] = stream.sps[..] else {
-            unreachable!("a sequence parameter set is longer");
-        };
+        let coding = Coding::h264(&stream.sps, &stream.pps)
+            .expect("generated parameter sets are not truncated");
         let (width, height) = stream.size;
+        let description = format!(
+            "H.264{} {width}x{height}, {} frames/s",
+            settings.form.profile.suffix(),
+            settings.frame_rate,
+        );
+        let pictures = stream.pictures.iter();
+        let frames = pictures.map(|nals| cut_picture(nals, settings.mtu, coded));
         Clip {
-            packets,
-            frames: stream.pictures.len() as u32,
             frame_rate: settings.frame_rate,
-            times: None,
-            clock_rate: 90_000,
-            payload_type: VIDEO_PAYLOAD_TYPE,
-            media: "video",
-            encoding: "H264/90000".to_owned(),
-            parameters: format!(
-                "packetization-mode=1;profile-level-id={profile:02X}{constraints:02X}{level:02X};\
-                 sprop-parameter-sets={},{}",
-                STANDARD.encode(&stream.sps),
-                STANDARD.encode(&stream.pps)
-            ),
             bits_per_second: settings.bits_per_second,
-            description: format!(
-                "H.264{profile} {width}x{height}, {} frames/s",
-                settings.frame_rate,
-                profile = match settings.form.profile {
-                    Profile::Baseline => "",
-                    Profile::Main => " Main",
-                }
-            ),
+            ..Clip::of_frames(coding, description, frames)
         }
     }
 
     /// Creates a clip of VP8 video, packetized by RFC 7741, with a time code at the end of each
     /// frame, which the sender fills in.
     pub(crate) fn of_vp8(stream: &Vp8Stream, settings: &VideoSettings) -> Clip {
-        let mut packets = Vec::new();
-        let mut payloads = Vec::new();
-        for (number, frame) in (0..).zip(&stream.frames) {
-            vp8::cut(frame, settings.mtu, &mut payloads);
-            add_frame(&mut packets, number, &mut payloads, |last| last);
-        }
         let (width, height) = stream.size;
+        let description = format!("VP8 {width}x{height}, {} frames/s", settings.frame_rate);
+        let frames = stream.frames.iter();
+        let frames = frames.map(|frame| vp8::cut(frame, settings.mtu));
         Clip {
-            packets,
-            frames: stream.frames.len() as u32,
             frame_rate: settings.frame_rate,
-            times: None,
-            clock_rate: 90_000,
-            payload_type: VIDEO_PAYLOAD_TYPE,
-            media: "video",
-            encoding: "VP8/90000".to_owned(),
-            parameters: String::new(),
             bits_per_second: settings.bits_per_second,
-            description: format!("VP8 {width}x{height}, {} frames/s", settings.frame_rate),
+            ..Clip::of_frames(Coding::vp8(), description, frames)
         }
     }
 
     /// Generates a tone at 64 kb/s: G.711 mu-law (RFC 3551, 4.5.14), a packet every 20 ms.
     pub fn audio() -> Clip {
-        let mut packets = Vec::new();
-        for (frame, samples) in audio::tone().chunks(audio::SAMPLES_PER_PACKET).enumerate() {
-            let mut payloads = vec![Bytes::copy_from_slice(samples)];
-            // The marker begins a talkspurt (RFC 3551, 4.1); the tone is a single endless one.
-            add_frame(&mut packets, frame as u32, &mut payloads, |_| false);
-        }
+        let tone = audio::tone();
+        let samples = tone.chunks(audio::SAMPLES_PER_PACKET);
+        let frames = samples.map(|samples| vec![Bytes::copy_from_slice(samples)]);
         Clip {
-            frames: packets.len() as u32,
-            packets,
             frame_rate: FrameRate::whole(audio::CLOCK_RATE / audio::SAMPLES_PER_PACKET as u32),
-            times: None,
-            clock_rate: audio::CLOCK_RATE,
-            payload_type: audio::PAYLOAD_TYPE,
-            media: "audio",
-            encoding: format!("PCMU/{}", audio::CLOCK_RATE),
-            parameters: String::new(),
             bits_per_second: u64::from(audio::CLOCK_RATE) * 8,
-            description: "G.711 mu-law, 440 Hz".to_owned(),
+            ..Clip::of_frames(Coding::mu_law(), "G.711 mu-law, 440 Hz".to_owned(), frames)
         }
     }
 
     /// Generates silence in Opus at exactly 32 kb/s, a packet every 20 ms (RFC 7587).
     pub fn opus() -> Clip {
-        let mut packets = Vec::new();
-        for frame in 0..opus::FRAMES_PER_SECOND {
-            let mut payloads = vec![opus::silence(opus::FRAME_BYTES).into()];
-            add_frame(&mut packets, frame, &mut payloads, |_| false);
-        }
+        let coding = Coding::opus("minptime=10;useinbandfec=1");
+        let silence = vec![opus::silence(opus::FRAME_BYTES).into()];
+        let frames = (0..opus::FRAMES_PER_SECOND).map(|_| silence.clone());
         Clip {
-            packets,
-            frames: opus::FRAMES_PER_SECOND,
             frame_rate: FrameRate::whole(opus::FRAMES_PER_SECOND),
-            times: None,
-            clock_rate: opus::CLOCK_RATE,
-            payload_type: OPUS_PAYLOAD_TYPE,
-            media: "audio",
-            // Always two channels, whatever is sent (RFC 7587, 7).
-            encoding: format!("opus/{}/2", opus::CLOCK_RATE),
-            parameters: "minptime=10;useinbandfec=1".to_owned(),
             bits_per_second: opus::FRAME_BYTES as u64 * 8 * u64::from(opus::FRAMES_PER_SECOND),
-            description: "silence in Opus".to_owned(),
+            ..Clip::of_frames(coding, "silence in Opus".to_owned(), frames)
         }
     }
 
@@ -399,26 +366,23 @@ const BEFORE_CODE_MAX: usize = 40;
 
 /// Splits the NAL units of a picture into packets. With `coded`, there is room for a time code
 /// before the first NAL unit that may follow it (H.264, 7.4.1.2.3).
-pub fn cut_picture(nals: &[&[u8]], mtu: usize, coded: bool, payloads: &mut Vec<Bytes>) {
-    let code = TimeCode {
-        source: 0,
-        number: 0,
-        nanos: 0,
-    };
-    let nal = code.to_nal();
-    let mut nals = nals.to_vec();
+fn cut_picture(nals: &[impl AsRef<[u8]>], mtu: usize, coded: bool) -> Vec<Bytes> {
+    let nal = TimeCode::default().to_nal();
+    let mut nals: Vec<&[u8]> = nals.iter().map(AsRef::as_ref).collect();
     if coded && let Some(at) = nals.iter().position(|nal| may_follow_code(nal)) {
         nals.insert(at, &nal);
     }
+    let mut payloads = Vec::new();
     // If much precedes it, such as an encoder's own SEI, the code begins a packet, so that it is
     // within the first bytes of one.
     let at = nals.iter().position(|other| *other == &nal[..]);
     let before = at.map_or(0, |at| packets::aggregate_bytes(&nals[..at]));
     if let Some(at) = at.filter(|_| before > BEFORE_CODE_MAX) {
-        packets::cut(&nals[..at], mtu, payloads);
+        packets::cut(&nals[..at], mtu, &mut payloads);
         nals.drain(..at);
     }
-    packets::cut(&nals, mtu, payloads);
+    packets::cut(&nals, mtu, &mut payloads);
+    payloads
 }
 
 /// True if a time code may precede this NAL unit: a slice, or an SEI that does not begin with a
@@ -433,23 +397,17 @@ fn may_follow_code(nal: &[u8]) -> bool {
     }
 }
 
-/// Adds the packets of a frame. `marker` returns the marker bit, given whether a packet is the last
-/// of the frame.
-fn add_frame(
-    packets: &mut Vec<ClipPacket>,
-    frame: u32,
-    payloads: &mut Vec<Bytes>,
-    marker: impl Fn(bool) -> bool,
-) {
+/// Adds the packets of a frame. `marks_end` sets the marker bit of the last one.
+fn add_frame(packets: &mut Vec<ClipPacket>, frame: u32, payloads: Vec<Bytes>, marks_end: bool) {
     let count = payloads.len() as u32;
-    for (index, payload) in (0..).zip(payloads.drain(..)) {
+    for (index, payload) in (0..).zip(payloads) {
         let code_at = TimeCode::place(&payload).and_then(|position| u16::try_from(position).ok());
         packets.push(ClipPacket {
             code_at,
             payload,
             frame,
             part: (index, count),
-            marker: marker(index + 1 == count),
+            marker: marks_end && index + 1 == count,
         });
     }
 }
@@ -464,8 +422,7 @@ mod tests {
         let about = [&[6, 5][..], &[1; 700]].concat();
         let (sps, buffering, slice) = ([0x67u8; 20], [6u8, 0, 1, 0x80], [0x65u8; 300]);
         let nals = [&sps[..], &buffering, &about, &slice];
-        let mut payloads = Vec::new();
-        cut_picture(&nals, 65_000, true, &mut payloads);
+        let payloads = cut_picture(&nals, 65_000, true);
         let all = payloads.concat();
         let code = TimeCode::place(&payloads[0]).expect("it is in the first packet");
         assert!(code < 60, "{code}");

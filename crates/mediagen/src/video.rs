@@ -35,6 +35,16 @@ pub enum Profile {
     Main,
 }
 
+impl Profile {
+    /// What follows `H.264` in descriptions.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Profile::Baseline => "",
+            Profile::Main => " Main",
+        }
+    }
+}
+
 /// Properties of the pictures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PictureForm {

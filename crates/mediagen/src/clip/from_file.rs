@@ -2,12 +2,15 @@
 
 use bytes::Bytes;
 
-use super::{
-    Clip, FrameRate, FrameTimes, OPUS_PAYLOAD_TYPE, VIDEO_PAYLOAD_TYPE, add_frame, cut_picture,
-};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use super::{Clip, FrameRate, FrameTimes, audio, cut_picture, opus};
+
+/// Payload type of video: the first dynamic one (RFC 3551, 6).
+const VIDEO_PAYLOAD_TYPE: u8 = 96;
+/// Payload type of Opus: the one that browsers use.
+const OPUS_PAYLOAD_TYPE: u8 = 111;
 /// Payload type of AAC: the second dynamic one (RFC 3551, 6).
 const AUDIO_PAYLOAD_TYPE: u8 = 97;
 /// Length of the AU headers section: its size in bits, and one AU header (RFC 3640, 3.2.1 and
@@ -16,54 +19,89 @@ const AU_HEADERS: usize = 4;
 /// Maximum length of an access unit: its size field has 13 bits (RFC 3640, 3.3.6).
 const AU_MAX: usize = (1 << 13) - 1;
 
-/// Codec of recorded media, with its SDP description.
+/// Codec of media, with its SDP description.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Coding {
     pub(crate) name: &'static str,
     pub(crate) media: &'static str,
-    pub(crate) encoding: &'static str,
+    pub(crate) encoding: String,
     pub(crate) clock_rate: u32,
     pub(crate) payload_type: u8,
     pub(crate) parameters: String,
+    /// True if the marker bit marks the last packet of each frame.
+    pub(crate) marks_ends: bool,
 }
 
 impl Coding {
-    /// Returns the codec with this common name, in any case, or `None` if it is unknown.
-    pub(crate) fn named(name: &str) -> Option<Coding> {
-        let video = |name, encoding, parameters: &str| Coding {
+    fn video(name: &'static str, encoding: &str, parameters: &str) -> Coding {
+        Coding {
             name,
             media: "video",
-            encoding,
+            encoding: encoding.to_owned(),
             clock_rate: Clip::VIDEO_CLOCK_RATE,
             payload_type: VIDEO_PAYLOAD_TYPE,
             parameters: parameters.to_owned(),
-        };
-        let audio = |name, encoding, clock_rate, payload_type, parameters: &str| Coding {
+            marks_ends: true,
+        }
+    }
+
+    /// The marker begins a talkspurt (RFC 3551, 4.1); each audio stream is a single endless one.
+    fn audio(name: &'static str, encoding: &str, clock_rate: u32, payload_type: u8) -> Coding {
+        Coding {
             name,
             media: "audio",
-            encoding,
+            encoding: encoding.to_owned(),
             clock_rate,
             payload_type,
-            parameters: parameters.to_owned(),
+            parameters: String::new(),
+            marks_ends: false,
+        }
+    }
+
+    pub(super) fn vp8() -> Coding {
+        Coding::video("VP8", "VP8/90000", "")
+    }
+
+    /// Returns `None` if the sequence parameter set is truncated.
+    pub(super) fn h264(sps: &[u8], pps: &[u8]) -> Option<Coding> {
+        let [_, profile, constraints, level, ..] = sps[..] else {
+            return None;
         };
+        let parameters = format!(
+            "packetization-mode=1;profile-level-id={profile:02X}{constraints:02X}{level:02X};\
+             sprop-parameter-sets={},{}",
+            STANDARD.encode(sps),
+            STANDARD.encode(pps)
+        );
+        Some(Coding::video("H.264", "H264/90000", &parameters))
+    }
+
+    pub(super) fn mu_law() -> Coding {
+        let (rate, payload_type) = (audio::CLOCK_RATE, audio::PAYLOAD_TYPE);
+        Coding::audio("G.711 mu-law", "PCMU/8000", rate, payload_type)
+    }
+
+    pub(super) fn opus(parameters: &str) -> Coding {
+        Coding {
+            parameters: parameters.to_owned(),
+            // Always two channels, whatever is sent (RFC 7587, 7).
+            ..Coding::audio("Opus", "opus/48000/2", opus::CLOCK_RATE, OPUS_PAYLOAD_TYPE)
+        }
+    }
+
+    /// Returns the codec with this common name, in any case, or `None` if it is unknown.
+    pub(crate) fn named(name: &str) -> Option<Coding> {
         Some(match &*name.to_ascii_lowercase() {
-            "vp8" => video("VP8", "VP8/90000", ""),
-            "vp9" => video("VP9", "VP9/90000", "profile-id=0"),
+            "vp8" => Coding::vp8(),
+            "vp9" => Coding::video("VP9", "VP9/90000", "profile-id=0"),
             "h264" => {
                 // The actual profile is in the parameter sets, which may be missing.
                 let usual = "packetization-mode=1;profile-level-id=42e01f";
-                video("H.264", "H264/90000", usual)
+                Coding::video("H.264", "H264/90000", usual)
             }
-            // Always two channels, whatever is sent (RFC 7587, 7).
-            "opus" => audio(
-                "Opus",
-                "opus/48000/2",
-                48_000,
-                OPUS_PAYLOAD_TYPE,
-                "minptime=10",
-            ),
-            "pcmu" => audio("G.711 mu-law", "PCMU/8000", 8000, 0, ""),
-            "pcma" => audio("G.711 A-law", "PCMA/8000", 8000, 8, ""),
+            "opus" => Coding::opus("minptime=10"),
+            "pcmu" => Coding::mu_law(),
+            "pcma" => Coding::audio("G.711 A-law", "PCMA/8000", 8000, 8),
             _ => return None,
         })
     }
@@ -81,34 +119,11 @@ impl Clip {
         pictures: &[Vec<Vec<u8>>],
         mtu: usize,
     ) -> Result<Clip, String> {
-        let [_, profile, constraints, level, ..] = sps[..] else {
-            return Err("the sequence parameter set is truncated".to_owned());
-        };
-        let mut packets = Vec::new();
-        let mut payloads = Vec::new();
-        for (frame, nals) in (0..).zip(pictures) {
-            let nals: Vec<&[u8]> = nals.iter().map(Vec::as_slice).collect();
-            cut_picture(&nals, mtu, true, &mut payloads);
-            add_frame(&mut packets, frame, &mut payloads, |last| last);
-        }
-        Ok(Clip {
-            frames: frames_of(pictures)?,
-            packets,
-            frame_rate: FrameRate::whole(1),
-            times: None,
-            clock_rate: Clip::VIDEO_CLOCK_RATE,
-            payload_type: VIDEO_PAYLOAD_TYPE,
-            media: "video",
-            encoding: "H264/90000".to_owned(),
-            parameters: format!(
-                "packetization-mode=1;profile-level-id={profile:02X}{constraints:02X}{level:02X};\
-                 sprop-parameter-sets={},{}",
-                STANDARD.encode(sps),
-                STANDARD.encode(pps)
-            ),
-            bits_per_second: 0,
-            description: "H.264 from a file".to_owned(),
-        })
+        let coding = Coding::h264(sps, pps).ok_or("the sequence parameter set is truncated")?;
+        check_count(pictures)?;
+        let frames = pictures.iter().map(|nals| cut_picture(nals, mtu, true));
+        let description = "H.264 from a file".to_owned();
+        Ok(Clip::of_frames(coding, description, frames))
     }
 
     /// Creates AAC from its access units. Each has a packet of its own, or several fragments if it
@@ -123,62 +138,43 @@ impl Clip {
         if samples_per_second == 0 {
             return Err("the AAC track has no sampling frequency".to_owned());
         }
-        let mut packets = Vec::new();
-        let mut payloads = Vec::new();
-        for (frame, unit) in (0..).zip(units) {
-            if unit.len() > AU_MAX {
-                return Err(format!(
-                    "an access unit of the AAC track is longer than {AU_MAX} bytes"
-                ));
-            }
+        if units.iter().any(|unit| unit.len() > AU_MAX) {
+            return Err(format!(
+                "an access unit of the AAC track is longer than {AU_MAX} bytes"
+            ));
+        }
+        check_count(units)?;
+        let frames = units.iter().map(|unit| {
             // A fragment states the size of the whole unit (RFC 3640, 3.2.3.1).
             let [high, low] = ((unit.len() as u16) << 3).to_be_bytes();
             let fragments = unit.chunks(mtu - AU_HEADERS);
-            payloads
-                .extend(fragments.map(|part| Bytes::from([&[0, 16, high, low], part].concat())));
-            add_frame(&mut packets, frame, &mut payloads, |last| last);
-        }
+            let payloads = fragments.map(|part| [&[0, 16, high, low], part].concat().into());
+            payloads.collect()
+        });
         let config: String = config.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Clip {
-            frames: frames_of(units)?,
-            packets,
-            frame_rate: FrameRate::whole(1),
-            times: None,
-            clock_rate: samples_per_second,
-            payload_type: AUDIO_PAYLOAD_TYPE,
-            media: "audio",
-            encoding: format!("mpeg4-generic/{samples_per_second}/{channels}"),
+        let coding = Coding {
             parameters: format!(
                 "streamtype=5;profile-level-id=1;mode=AAC-hbr;sizelength=13;indexlength=3;\
                  indexdeltalength=3;config={config}"
             ),
-            bits_per_second: 0,
-            description: format!("AAC from a file, {samples_per_second} Hz"),
-        })
+            marks_ends: true,
+            ..Coding::audio(
+                "AAC",
+                &format!("mpeg4-generic/{samples_per_second}/{channels}"),
+                samples_per_second,
+                AUDIO_PAYLOAD_TYPE,
+            )
+        };
+        let description = format!("AAC from a file, {samples_per_second} Hz");
+        Ok(Clip::of_frames(coding, description, frames))
     }
 
     /// Creates a clip from recorded frames that are split into payloads. [`Clip::with_times`] sets
     /// the send times.
-    pub(crate) fn recorded(coding: &Coding, frames: Vec<Vec<Bytes>>) -> Result<Clip, String> {
-        let mut packets = Vec::new();
-        let count = frames_of(&frames)?;
-        let is_video = coding.media == "video";
-        for (frame, mut payloads) in (0..).zip(frames) {
-            add_frame(&mut packets, frame, &mut payloads, |last| is_video && last);
-        }
-        Ok(Clip {
-            frames: count,
-            packets,
-            frame_rate: FrameRate::whole(1),
-            times: None,
-            clock_rate: coding.clock_rate,
-            payload_type: coding.payload_type,
-            media: coding.media,
-            encoding: coding.encoding.to_owned(),
-            parameters: coding.parameters.clone(),
-            bits_per_second: 0,
-            description: format!("{} from a file", coding.name),
-        })
+    pub(crate) fn recorded(coding: Coding, frames: Vec<Vec<Bytes>>) -> Result<Clip, String> {
+        check_count(&frames)?;
+        let description = format!("{} from a file", coding.name);
+        Ok(Clip::of_frames(coding, description, frames.into_iter()))
     }
 
     /// Sets the send times and timestamps, one for each frame.
@@ -201,10 +197,10 @@ impl Clip {
     }
 }
 
-/// Number of frames, which must be at least one.
-fn frames_of<T>(frames: &[T]) -> Result<u32, String> {
+/// Checks the number of frames, which must be at least one.
+fn check_count<T>(frames: &[T]) -> Result<(), String> {
     match u32::try_from(frames.len()) {
-        Ok(frames) if frames > 0 => Ok(frames),
+        Ok(1..) => Ok(()),
         _ => Err("there are no frames, or too many".to_owned()),
     }
 }

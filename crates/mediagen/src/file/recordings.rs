@@ -57,7 +57,7 @@ fn clips(mut streams: Vec<RecordedStream>, audio: bool) -> Result<Vec<Arc<Clip>>
         check_times(&frames, length)?;
         let times = FrameTimes { frames, length };
         let frames = own.frames.into_iter().map(|frame| frame.payloads);
-        let clip = Clip::recorded(&own.coding, frames.collect())?;
+        let clip = Clip::recorded(own.coding, frames.collect())?;
         Ok(Arc::new(clip.with_times(times)))
     });
     clips.collect()

@@ -11,7 +11,7 @@ use crate::aac;
 use crate::frame_rate::FrameRate;
 use crate::h264::H264Stream;
 use crate::time_code::{CODE_BYTES, NAL_BYTES, TimeCode};
-use crate::video::{PictureForm, Profile, SettingsError, VideoSettings};
+use crate::video::{PictureForm, SettingsError, VideoSettings};
 
 /// Number of the programme, and PIDs of its map and of its video.
 const PROGRAMME: u16 = 1;
@@ -156,10 +156,7 @@ impl LoopedStream {
             listed: true,
             description: format!(
                 "H.264{} {width}x{height}, {frame_rate} frames/s, {:.1} Mbit/s{}",
-                match programme.form.profile {
-                    Profile::Baseline => "",
-                    Profile::Main => " Main",
-                },
+                programme.form.profile.suffix(),
                 settings.bits_per_second as f64 / 1e6,
                 if programme.audio {
                     "; AAC, 192 kbit/s"

@@ -167,7 +167,8 @@ fn longest_within(payload: usize, mtu: usize) -> usize {
 }
 
 /// Splits a frame into RTP payloads (RFC 7741, 4). The last payload contains the whole time code.
-pub(crate) fn cut(frame: &[u8], mtu: usize, payloads: &mut Vec<Bytes>) {
+pub(crate) fn cut(frame: &[u8], mtu: usize) -> Vec<Bytes> {
+    let mut payloads = Vec::new();
     let room = mtu - 1;
     let mut rest = frame;
     // S: start of the partition.
@@ -183,6 +184,7 @@ pub(crate) fn cut(frame: &[u8], mtu: usize, payloads: &mut Vec<Bytes>) {
         payloads.push(Bytes::from([&[descriptor], part].concat()));
         (rest, descriptor) = (behind, 0x00);
     }
+    payloads
 }
 
 #[cfg(test)]

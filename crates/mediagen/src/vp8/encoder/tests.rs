@@ -191,8 +191,7 @@ proptest! {
         // A packet cannot consist of a descriptor alone.
         prop_assert!(spent <= wanted && spent + 1 >= wanted, "{} of {}", spent, wanted);
         for frame in &stream.frames {
-            let mut payloads = Vec::new();
-            cut(frame, mtu, &mut payloads);
+            let payloads = cut(frame, mtu);
             let length: usize = payloads.iter().map(Bytes::len).sum();
             prop_assert_eq!(length, payload_bytes(frame.len(), mtu));
             prop_assert!(payloads.iter().all(|own| (2..=mtu).contains(&own.len())));

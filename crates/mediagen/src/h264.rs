@@ -14,3 +14,11 @@ pub mod sps;
 
 pub(crate) use bits::BitWriter;
 pub use encoder::H264Stream;
+
+/// Splits the NAL units of a picture into those before the slices, such as the parameter sets, and
+/// the slices. A time code comes between them.
+pub(crate) fn before_slices(nals: &[Vec<u8>]) -> (&[Vec<u8>], &[Vec<u8>]) {
+    let is_slice = |nal: &&Vec<u8>| nal.first().is_some_and(|header| header & 31 <= 5);
+    let headers = nals.iter().take_while(|nal| !is_slice(nal)).count();
+    nals.split_at(headers)
+}

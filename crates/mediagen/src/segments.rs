@@ -88,13 +88,8 @@ impl SegmentedVideo {
 
     /// Codec in the form of RFC 6381: `avc1.42c01e`.
     pub fn codec(&self) -> String {
-        let profile: String = self
-            .stream
-            .sps
-            .get(1..4)
-            .unwrap_or_default()
-            .iter()
-            .fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        let profile = self.stream.sps.get(1..4).unwrap_or_default();
+        let profile: String = profile.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("avc1.{profile}")
     }
 
@@ -151,16 +146,6 @@ struct Picture<'a> {
     nals: &'a [Vec<u8>],
     is_key: bool,
     code: TimeCode,
-}
-
-impl<'a> Picture<'a> {
-    /// NAL units before the slices, such as the parameter sets, and the slices. The time code comes
-    /// between them.
-    fn split(&self) -> (&'a [Vec<u8>], &'a [Vec<u8>]) {
-        let is_slice = |nal: &&Vec<u8>| nal.first().is_some_and(|header| header & 31 <= 5);
-        let headers = self.nals.iter().take_while(|nal| !is_slice(nal)).count();
-        self.nals.split_at(headers)
-    }
 }
 
 #[cfg(test)]

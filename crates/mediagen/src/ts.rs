@@ -8,6 +8,7 @@ pub mod sections;
 pub mod stamp;
 pub mod synthetic;
 pub mod tables;
+pub(crate) mod video;
 
 #[cfg(any(test, fuzzing))]
 pub use sections::read_any;

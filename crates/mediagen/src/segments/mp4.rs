@@ -9,7 +9,7 @@ use shiguredo_mp4::mux::{Fmp4SegmentMuxer, Sample};
 
 use super::Picture;
 use crate::frame_rate::FrameRate;
-use crate::h264::H264Stream;
+use crate::h264::{H264Stream, before_slices};
 use crate::time_code::NAL_BYTES;
 
 /// Reason why the library must accept what is written: it is known before.
@@ -66,7 +66,7 @@ impl Writer {
         let mut samples = Vec::with_capacity(pictures.len());
         for picture in pictures {
             // The parameter sets are in the initialization section.
-            let (_, slices) = picture.split();
+            let (_, slices) = before_slices(picture.nals);
             let units: usize = slices.iter().map(|nal| 4 + nal.len()).sum();
             let size = 4 + NAL_BYTES + units;
             samples.push(sample(self.rate, picture.is_key, offset, size));
@@ -78,7 +78,7 @@ impl Writer {
         out.extend(metadata);
         for picture in pictures {
             let code = picture.code.to_nal();
-            let (_, slices) = picture.split();
+            let (_, slices) = before_slices(picture.nals);
             for nal in [&code[..]]
                 .into_iter()
                 .chain(slices.iter().map(Vec::as_slice))

@@ -4,22 +4,14 @@
 use super::looped_stream::{
     ClockMark, LoopedStream, PacketMeta, RATE_MAX, RATE_MIN, TIME_WRAP, rate_for, room, write_time,
 };
-use super::packet::{PACKET_LEN, PCR_HZ, SYNC};
+use super::packet::{PACKET_LEN, PCR_HZ};
 use super::stamp::{STAMP_PID, STAMP_STREAM_TYPE};
-use super::tables;
+use super::video::{CODE_UNIT, ROOM, VIDEO_PID, packets_of, picture_unit, tables_with};
 use crate::aac;
 use crate::frame_rate::FrameRate;
 use crate::h264::H264Stream;
-use crate::time_code::{CODE_BYTES, NAL_BYTES, TimeCode};
+use crate::time_code::{CODE_BYTES, TimeCode};
 use crate::video::{PictureForm, SettingsError, VideoSettings};
-
-/// Number of the programme, and PIDs of its map and of its video.
-const PROGRAMME: u16 = 1;
-const MAP_PID: u16 = 0x1000;
-const VIDEO_PID: u16 = 0x100;
-
-/// The stream type of H.264 (ISO/IEC 13818-1, table 2-34).
-const H264: u8 = 0x1b;
 
 /// Stream type of AAC in ADTS (ISO/IEC 13818-1, table 2-34), its PID, and the stream ID of its PES
 /// packets.
@@ -45,13 +37,6 @@ const SHARE: f64 = 0.85;
 
 /// Clock value at the beginning: ten seconds, so that no time becomes negative.
 const CLOCK: u64 = 10 * PCR_HZ;
-
-/// Prefix of a NAL unit in a byte stream (H.264, B.1).
-const START_CODE: [u8; 4] = [0, 0, 0, 1];
-
-/// Access unit delimiter, required at the beginning of each picture in a transport stream (ISO/IEC
-/// 13818-1, 2.14.1; H.264, 7.3.2.4).
-const DELIMITER: [u8; 2] = [0x09, 0xf0];
 
 /// Reason why no programme can be generated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -133,10 +118,7 @@ impl LoopedStream {
             form: programme.form,
         };
         let stream = H264Stream::new(&settings)?;
-        let ticks = |picture: usize| {
-            let picture = picture as u64 * PCR_HZ;
-            picture * u64::from(frame_rate.denominator()) / u64::from(frame_rate.numerator())
-        };
+        let ticks = |picture: usize| frame_rate.ticks(picture as u64, PCR_HZ as u32);
         let length = ticks(stream.pictures.len());
         let rounds = match programme.audio {
             false => 1,
@@ -243,28 +225,8 @@ impl LoopedStream {
     fn pack(&mut self, stream: &H264Stream) -> Vec<usize> {
         let mut ends = Vec::new();
         for nals in &stream.pictures {
-            // PES packet of video (2.4.3.6): unbounded length, data aligned, with a presentation
-            // time that is set later.
-            let mut bytes = vec![0, 0, 1, 0xe0, 0, 0, 0x84, 0x80, 5];
-            bytes.extend([0; 5]);
-            let is_slice = |nal: &Vec<u8>| nal.first().is_some_and(|header| header & 31 <= 5);
-            let headers = nals.iter().take_while(|nal| !is_slice(nal)).count();
-            let (before, slices) = nals.split_at(headers);
-            // The time code follows the parameter sets. Its numbers are set later.
-            let code = TimeCode::default().to_nal();
-            for nal in [&DELIMITER[..]]
-                .into_iter()
-                .chain(before.iter().map(Vec::as_slice))
-                .chain([&code[..]])
-            {
-                bytes.extend(START_CODE);
-                bytes.extend(nal);
-            }
-            let code_ends = bytes.len();
-            for nal in slices {
-                bytes.extend(START_CODE);
-                bytes.extend(nal);
-            }
+            // The presentation time and the numbers of the time code are set later.
+            let (bytes, code_ends) = picture_unit(nals, TimeCode::default(), 0);
             let random_access = nals.len() > 1 && nals[0].first().is_some_and(|nal| nal & 31 == 7);
             let first = self.packets.len();
             let begins_at = self.pack_unit(&bytes, VIDEO_PID, random_access);
@@ -282,77 +244,44 @@ impl LoopedStream {
 
     /// Splits a unit into packets. Returns its position in the first one.
     fn pack_unit(&mut self, bytes: &[u8], pid: u16, random_access: bool) -> usize {
-        let mut rest = bytes;
-        let mut first = true;
-        let mut begins_at = 0;
-        while !rest.is_empty() {
-            let [high, low] = pid.to_be_bytes();
-            let mut packet = [0xff; PACKET_LEN];
-            // The adaptation field signals a random access point, and pads the last packet.
-            let flags = first && random_access;
-            let room = PACKET_LEN - 4 - if flags { 2 } else { 0 };
-            let taken = rest.len().min(room);
-            let field = PACKET_LEN - 4 - taken;
-            let start = if first { 0x40 } else { 0 };
-            let control = if field > 0 { 0x30 } else { 0x10 };
-            packet[..4].copy_from_slice(&[SYNC, start | high, low, control]);
-            if field > 0 {
-                packet[4] = (field - 1) as u8;
-            }
-            if field > 1 {
-                packet[5] = if flags { 0x40 } else { 0 };
-            }
-            let (now, later) = rest.split_at(taken);
-            packet[4 + field..].copy_from_slice(now);
-            if first {
-                begins_at = 4 + field;
-            }
+        let flags: &[u8] = if random_access { &[0x40] } else { &[] };
+        let mut begins_at = None;
+        for (packet, payload) in packets_of(bytes, pid, flags) {
             self.packets.push(packet);
             self.marks.push(PacketMeta {
                 at: 0,
                 pid: 0,
                 counts: true,
                 clock: ClockMark::None,
-                times: first.then_some(((4 + field + 9) as u8, false)),
+                times: begins_at.is_none().then_some(((payload + 9) as u8, false)),
                 code: None,
             });
-            rest = later;
-            first = false;
+            begins_at.get_or_insert(payload);
         }
-        begins_at
+        begins_at.unwrap_or(0)
     }
 }
 
 fn tables_of(audio: bool) -> Vec<[u8; PACKET_LEN]> {
-    let mut streams = vec![(H264, VIDEO_PID)];
-    if audio {
-        streams.push((AAC, AUDIO_PID));
-    }
-    streams.push((STAMP_STREAM_TYPE, STAMP_PID));
-    let sections = [
-        (0, tables::pat(PROGRAMME, MAP_PID)),
-        (MAP_PID, tables::pmt(PROGRAMME, VIDEO_PID, &streams)),
-    ];
-    let packets = sections
-        .iter()
-        .flat_map(|(pid, section)| tables::packets(*pid, section));
-    packets.collect()
+    let sound = audio.then_some((AAC, AUDIO_PID));
+    let stamps = [(STAMP_STREAM_TYPE, STAMP_PID)];
+    tables_with(&sound.into_iter().chain(stamps).collect::<Vec<_>>())
 }
 
 /// Bit rate that is left for the video, in bit/s.
 fn video_rate(programme: &Programme, tables: usize) -> u64 {
-    let payload = room(programme.rate, tables) * (8 * (PACKET_LEN - 4)) as f64;
+    let payload = room(programme.rate, tables) * (8 * ROOM) as f64;
     let frames =
         f64::from(programme.frame_rate.numerator()) / f64::from(programme.frame_rate.denominator());
     // Half a packet per picture is stuffing; headers, delimiter and time code take some more bytes.
-    let headers = 40 + START_CODE.len() + NAL_BYTES;
+    let headers = 40 + CODE_UNIT;
     let per_picture = frames * 8.0 * (PACKET_LEN / 2 + headers) as f64;
     let sound = match programme.audio {
         true => {
             let packets = sound_unit(&aac::silence(sound_bytes()))
                 .len()
-                .div_ceil(PACKET_LEN - 4);
-            (packets * 8 * (PACKET_LEN - 4)) as f64 * PCR_HZ as f64 / AUDIO_FRAME as f64
+                .div_ceil(ROOM);
+            (packets * 8 * ROOM) as f64 * PCR_HZ as f64 / AUDIO_FRAME as f64
         }
         false => 0.0,
     };

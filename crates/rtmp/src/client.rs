@@ -269,10 +269,8 @@ impl Client {
                 Ok(Some(heard)) => {
                     self.messages_without_media += 1;
                     if self.messages_without_media > MESSAGES_WITHOUT_MEDIA_MAX {
-                        let detail = format!(
-                            "{MESSAGES_WITHOUT_MEDIA_MAX} messages in a row without media ({})",
-                            self.describe_addresses()
-                        );
+                        let count = MESSAGES_WITHOUT_MEDIA_MAX;
+                        let detail = format!("{count} messages in a row without media");
                         self.fail(cx, Failure::Flooded, detail);
                         break;
                     }
@@ -458,11 +456,7 @@ impl Client {
     }
 
     fn fail_malformed(&mut self, cx: &mut Context<'_>, malformed: Malformed) {
-        let detail = format!(
-            "{malformed} {} ({})",
-            self.describe_progress(cx.now),
-            self.describe_addresses()
-        );
+        let detail = format!("{malformed} {}", self.describe_progress(cx.now));
         self.fail(cx, Failure::from_malformed(malformed), detail);
     }
 }
@@ -490,8 +484,7 @@ impl Session for Client {
             Input::Opened { local, remote, .. } => self.opened(cx, local, remote),
             Input::OpenFailed { error, .. } => {
                 self.open = false;
-                let detail = format!("{error} ({})", self.describe_addresses());
-                self.fail(cx, Failure::Connect(error.into()), detail);
+                self.fail(cx, Failure::Connect(error.into()), error);
             }
             Input::Bytes {
                 bytes, at, runs, ..

@@ -1,5 +1,7 @@
 //! End of a client: failures, timeouts, and shutdown.
 
+use std::fmt::Display;
+
 use super::*;
 use kit::lifecycle::{self, FAILED_WAIT_MIN};
 use kit::viewer::Viewing;
@@ -25,11 +27,8 @@ impl Client {
             return;
         }
         let known = self.unpublished.take();
-        let text = format!(
-            "the server ended the stream {}: {reason} ({})",
-            self.describe_progress(cx.now),
-            self.describe_addresses()
-        );
+        let progress = self.describe_progress(cx.now);
+        let text = self.with_addresses(format!("the server ended the stream {progress}: {reason}"));
         if known.is_none() {
             cx.out.push_back(Output::Note(Note {
                 kind: "ended_by_server",
@@ -102,10 +101,7 @@ impl Client {
     /// Returns a failure if the stream has video, but a viewer saw no picture.
     fn no_picture_failure(&self, now: Time) -> Option<(Failure, String)> {
         let missed = self.playing.as_ref()?.describe_missing_key_frame(now)?;
-        Some((
-            Failure::NoPicture,
-            format!("{missed} ({})", self.describe_addresses()),
-        ))
+        Some((Failure::NoPicture, missed))
     }
 
     fn has_played(&self) -> bool {
@@ -115,14 +111,14 @@ impl Client {
 
     pub(super) fn closed(&mut self, cx: &mut Context<'_>, how: CloseReason) {
         self.open = false;
-        let (ends, when) = (self.describe_addresses(), self.describe_progress(cx.now));
+        let when = self.describe_progress(cx.now);
         if let Some(failure) = Failure::from_closed(how) {
             let why = match how {
                 CloseReason::Tls(error) => error.to_string(),
                 CloseReason::SendQueueFull => "the server stopped reading".to_owned(),
                 _ => "the server reset the connection".to_owned(),
             };
-            return self.fail(cx, failure, format!("{why} {when} ({ends})"));
+            return self.fail(cx, failure, format!("{why} {when}"));
         }
         if let Some(unpublished) = self.unpublished.take() {
             return self.end_live_stream(cx, unpublished.since, unpublished.text);
@@ -137,14 +133,14 @@ impl Client {
             Phase::Publishing => Failure::ClosedInPublishing,
             _ => Failure::ClosedInCommand,
         };
-        let detail = format!("the server closed the connection {when} ({ends})");
+        let detail = format!("the server closed the connection {when}");
         if failure != Failure::ClosedInMedia {
             return self.fail(cx, failure, detail);
         }
         let outcome = Outcome::EndedByServer {
             at: cx.now,
             in_order: false,
-            failure: failure.with(detail),
+            failure: failure.with(self.with_addresses(detail)),
         };
         self.finish(cx, outcome);
     }
@@ -195,12 +191,8 @@ impl Client {
         if self.publisher.has_left() {
             return self.finish(cx, Outcome::Completed);
         }
-        let detail = format!(
-            "no frame for {}, {} ({})",
-            self.config.silence,
-            self.describe_progress(last),
-            self.describe_addresses()
-        );
+        let progress = self.describe_progress(last);
+        let detail = format!("no frame for {}, {progress}", self.config.silence);
         self.fail(cx, Failure::MediaStopped, detail);
     }
 
@@ -223,23 +215,14 @@ impl Client {
             (_, Some(command)) => format!("answer to {command}"),
             _ => return None,
         };
-        Some((
-            failure,
-            format!(
-                "no {what} within {within}{unreadable} ({})",
-                self.describe_addresses()
-            ),
-        ))
+        Some((failure, format!("no {what} within {within}{unreadable}")))
     }
 
     fn describe_missing_media(&self, within: &str) -> String {
-        let ends = self.describe_addresses();
-        let unknown = self
-            .playing
-            .as_ref()
-            .map(|playing| playing.describe_unknown_media());
+        let playing = self.playing.as_ref();
+        let unknown = playing.map(|playing| playing.describe_unknown_media());
         let unknown = unknown.unwrap_or_default();
-        format!("no frame within {within} after the answer to play{unknown} ({ends})")
+        format!("no frame within {within} after the answer to play{unknown}")
     }
 
     /// Handles the request to stop.
@@ -274,7 +257,7 @@ impl Client {
         Some(match self.phase {
             Phase::Playing => (Failure::NoMedia, self.describe_missing_media(&waited)),
             _ => self.no_answer_failure(&waited).unwrap_or_else(|| {
-                let detail = format!("no connection in {waited} ({})", self.describe_addresses());
+                let detail = format!("no connection in {waited}");
                 (ConnectFailure::TimedOut.into(), detail)
             }),
         })
@@ -287,11 +270,13 @@ impl Client {
         }
         let times = self.playing.as_ref()?.media_times()?;
         let silent = times.stopped_for(now, self.config.silence.0)?;
-        let detail = lifecycle::describe_stopped("frame", silent, &self.describe_addresses());
+        let detail = lifecycle::describe_silence("frame", silent);
         Some((Failure::MediaStopped, detail))
     }
 
-    pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: String) {
+    /// Ends the client with a failure. The addresses of the connection follow `detail`.
+    pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: impl Display) {
+        let detail = self.with_addresses(detail);
         if failure == Failure::MediaStopped
             && let Some(playing) = &mut self.playing
         {
@@ -346,8 +331,10 @@ impl Client {
         playing.map_or_else(Vec::new, |playing| playing.rows(&self.url.to_string()))
     }
 
-    /// Describes the addresses of the connection, for failure details.
-    pub(super) fn describe_addresses(&self) -> String {
-        lifecycle::describe_addresses(self.addresses, self.url.host(), self.url.port())
+    /// Appends the addresses of the connection to a description.
+    pub(super) fn with_addresses(&self, text: impl Display) -> String {
+        let (host, port) = (self.url.host(), self.url.port());
+        let ends = lifecycle::describe_addresses(self.addresses, host, port);
+        format!("{text} ({ends})")
     }
 }

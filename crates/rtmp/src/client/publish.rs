@@ -127,8 +127,7 @@ impl Client {
     /// Handles the end of the flow, which ends unasked only if nothing can be sent.
     pub(super) fn handle_flow_ended(&mut self, cx: &mut Context<'_>) {
         if self.phase == Phase::Publishing {
-            let detail = format!("nothing can be sent ({})", self.describe_addresses());
-            self.fail(cx, Failure::Reset, detail);
+            self.fail(cx, Failure::Reset, "nothing can be sent");
         }
     }
 

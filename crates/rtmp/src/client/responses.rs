@@ -41,10 +41,7 @@ impl Client {
                 // The stream ID is the only number after the command object.
                 let mut numbers = command.arguments.iter().filter_map(Value::as_number);
                 let Some(stream) = numbers.next() else {
-                    let detail = format!(
-                        "the answer to createStream has no stream ID ({})",
-                        self.describe_addresses()
-                    );
+                    let detail = "the answer to createStream has no stream ID";
                     return self.fail(cx, Failure::CommandRefused, detail);
                 };
                 self.message_stream = stream as u32;
@@ -75,10 +72,9 @@ impl Client {
             (failure, _) => failure,
         };
         let detail = format!(
-            "{} was refused: {} ({})",
+            "{} was refused: {}",
             self.phase.command().unwrap_or("a command"),
             describe_status(command),
-            self.describe_addresses()
         );
         self.fail(cx, failure, detail);
     }
@@ -87,10 +83,9 @@ impl Client {
     /// server that the user did not choose.
     fn fail_redirected(&mut self, cx: &mut Context<'_>, command: &Command, target: &str) {
         let detail = format!(
-            "{}; redirected to `{}`, which is not followed ({})",
+            "{}; redirected to `{}`, which is not followed",
             describe_status(command),
             excerpt(target),
-            self.describe_addresses()
         );
         self.fail(cx, Failure::RedirectRefused, detail);
     }
@@ -104,11 +99,7 @@ impl Client {
             if let Some(target) = command.redirect_url() {
                 return self.fail_redirected(cx, command, target);
             }
-            let detail = format!(
-                "{} ({})",
-                describe_status(command),
-                self.describe_addresses()
-            );
+            let detail = describe_status(command);
             return self.fail(cx, Failure::from_status_code(code), detail);
         }
         match code {
@@ -135,20 +126,11 @@ impl Client {
                 let target = target.unwrap_or_else(|| "the same server".to_owned());
                 cx.out.push_back(Output::Note(Note {
                     kind: "reconnect_request",
-                    text: format!(
-                        "{}, to {target} ({})",
-                        describe_status(command),
-                        self.describe_addresses()
-                    ),
+                    text: self.with_addresses(format!("{}, to {target}", describe_status(command))),
                 }));
             }
             "NetConnection.Connect.AppShutdown" | "NetConnection.Connect.Closed" => {
-                let detail = format!(
-                    "{} ({})",
-                    describe_status(command),
-                    self.describe_addresses()
-                );
-                self.fail(cx, Failure::AppShutdown, detail);
+                self.fail(cx, Failure::AppShutdown, describe_status(command));
             }
             _ => {}
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use measure::Time;
-use mediagen::time_code::TimeCode;
+use mediagen::time_code::{CODE_BYTES, TimeCode};
 use serde::Serialize;
 
 use super::codec::write::MessageHeader;
@@ -15,7 +15,8 @@ use session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 
 mod frame_faults;
 
-pub(super) use frame_faults::{FrameFault, FrameFaults};
+pub(super) use frame_faults::FrameFault;
+use frame_faults::FrameFaults;
 
 /// Maximum number of bytes handed out at a time. Larger messages are sent in parts.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
@@ -108,7 +109,6 @@ pub struct Sent {
 #[derive(Debug)]
 pub struct MediaFlow {
     config: FlowConfig,
-    frame_faults: FrameFaults,
     begun: Option<Time>,
     /// Number of the next frame of each track, counted over all loops.
     next_frames: Vec<u64>,
@@ -118,11 +118,7 @@ pub struct MediaFlow {
     skips_to_key_frame: bool,
     /// Progress of each track.
     progress: Vec<TrackProgress>,
-    /// Message that is being handed out.
-    message: Option<OutgoingMessage>,
-    /// True if a piece was handed out and not reported back yet.
-    piece_pending: bool,
-    sent: Sent,
+    outlet: Outlet,
     /// Delay of each frame until the connection had taken it, in nanoseconds, since the delays were
     /// last taken.
     delays: Vec<u64>,
@@ -172,6 +168,77 @@ impl MessageCategory {
     }
 }
 
+/// Hands out one message after another in pieces, and counts what has left.
+#[derive(Debug)]
+pub(super) struct Outlet {
+    /// Message that is being handed out.
+    message: Option<OutgoingMessage>,
+    /// True if a piece was handed out and not reported back yet.
+    piece_pending: bool,
+    frame_faults: FrameFaults,
+    pub(super) sent: Sent,
+}
+
+impl Outlet {
+    pub(super) fn new(faults: &FlowFaults, seed: u64) -> Outlet {
+        Outlet {
+            message: None,
+            piece_pending: false,
+            frame_faults: FrameFaults::new(faults, seed),
+            sent: Sent::default(),
+        }
+    }
+
+    /// Returns the fault of the next frame.
+    pub(super) fn next_fault(&mut self, video: bool) -> FrameFault {
+        self.frame_faults.next(video, &mut self.sent)
+    }
+
+    /// True if the last message has left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.message.is_none()
+    }
+
+    /// Sets the next message, if there is one.
+    pub(super) fn put(&mut self, message: Option<OutgoingMessage>) {
+        self.message = message;
+    }
+
+    /// Returns when the next piece of the message is due, or `None` if there is no message.
+    pub(super) fn next_due(&self) -> Option<Time> {
+        match self.piece_pending {
+            true => Some(Time::NEVER),
+            false => self.message.as_ref().map(|message| message.due),
+        }
+    }
+
+    /// Returns the next piece of the message.
+    pub(super) fn next_piece(&mut self) -> Option<FlowPacket> {
+        if self.piece_pending {
+            return None;
+        }
+        let packet = self.message.as_mut()?.next_piece();
+        self.piece_pending = true;
+        Some(packet)
+    }
+
+    /// Records that a piece has left. Returns and counts its message if that is complete. A piece
+    /// that was not taken is handed out again, because no part of a message may be missing.
+    pub(super) fn piece_sent(&mut self, left: Option<Handover>) -> Option<OutgoingMessage> {
+        self.piece_pending = false;
+        let left = left?;
+        let message = self.message.take_if(OutgoingMessage::confirm_piece)?;
+        if message.category.is_video() {
+            self.frame_faults.record_video_sent(&mut self.sent);
+        }
+        message.add_to(&mut self.sent, left);
+        Some(message)
+    }
+}
+
+/// Offset of a time code's numbers in a payload, and the numbers.
+type PlacedCode = (usize, [u8; CODE_BYTES]);
+
 /// A message that is being sent.
 #[derive(Debug)]
 pub(super) struct OutgoingMessage {
@@ -190,23 +257,24 @@ pub(super) struct OutgoingMessage {
 }
 
 impl OutgoingMessage {
-    /// Creates a message of which nothing was handed out. `payload` is its payload length.
+    /// Creates a message of which nothing was handed out. `coded` are the numbers of its time code
+    /// and their offset.
     pub(super) fn new(
         head: MessageHeader,
         chunk_size: u32,
-        bytes: Bytes,
+        payload: &[u8],
+        coded: Option<&PlacedCode>,
         due: Time,
         category: MessageCategory,
-        payload: usize,
     ) -> OutgoingMessage {
         OutgoingMessage {
             chunks: head.chunk_bytes_max(chunk_size),
-            bytes,
+            bytes: encode_message(head, payload, coded, chunk_size),
             taken: 0,
             piece: 0,
             due,
             category,
-            payload,
+            payload: payload.len(),
             identity: None,
         }
     }
@@ -219,25 +287,12 @@ impl OutgoingMessage {
         due: Time,
     ) -> OutgoingMessage {
         let cut = &payload[..payload.len().min(1)];
-        let bytes = encode_message(head, cut, None, chunk_size);
-        OutgoingMessage::new(
-            head,
-            chunk_size,
-            bytes,
-            due,
-            MessageCategory::Malformed,
-            cut.len(),
-        )
-    }
-
-    /// Returns true for a whole video frame.
-    pub(super) fn is_video(&self) -> bool {
-        self.category.is_video()
+        OutgoingMessage::new(head, chunk_size, cut, None, due, MessageCategory::Malformed)
     }
 
     /// Returns the next piece. It consists of whole chunks, because the session's messages may come
     /// between two pieces.
-    pub(super) fn next_piece(&mut self) -> FlowPacket {
+    fn next_piece(&mut self) -> FlowPacket {
         let rest = self.bytes.slice(self.taken..);
         let (first, further) = self.chunks;
         let next = if self.taken == 0 { first } else { further };
@@ -253,13 +308,13 @@ impl OutgoingMessage {
     }
 
     /// Records that the piece was taken. Returns true if the message is complete.
-    pub(super) fn confirm_piece(&mut self) -> bool {
+    fn confirm_piece(&mut self) -> bool {
         self.taken += self.piece;
         self.taken >= self.bytes.len()
     }
 
     /// Adds the message to the totals. `left` is the handover of its last piece.
-    pub(super) fn add_to(&self, sent: &mut Sent, left: Handover) {
+    fn add_to(&self, sent: &mut Sent, left: Handover) {
         match self.category {
             MessageCategory::Video | MessageCategory::KeyVideo => {
                 sent.video_frames += 1;
@@ -282,26 +337,19 @@ impl OutgoingMessage {
         sent.first_given_nanos.get_or_insert(left.began.as_nanos());
         sent.first_taken_nanos.get_or_insert(left.ended.as_nanos());
     }
-
-    pub(super) fn due(&self) -> Time {
-        self.due
-    }
 }
 
 impl MediaFlow {
     /// Creates a flow that is not started.
     pub fn new(config: FlowConfig) -> MediaFlow {
         MediaFlow {
-            frame_faults: FrameFaults::new(&config.faults, config.seed),
+            outlet: Outlet::new(&config.faults, config.seed),
             next_frames: vec![0; config.tracks.tracks.len()],
             progress: vec![TrackProgress::default(); config.tracks.tracks.len()],
             config,
             begun: None,
             next_time_code: 0,
             skips_to_key_frame: false,
-            message: None,
-            piece_pending: false,
-            sent: Sent::default(),
             delays: Vec::new(),
         }
     }
@@ -318,7 +366,7 @@ impl MediaFlow {
 
     /// Totals so far.
     pub fn sent(&self) -> Sent {
-        self.sent
+        self.outlet.sent
     }
 
     /// Takes the delays of frames until the connection had taken them, in nanoseconds, since the
@@ -329,7 +377,7 @@ impl MediaFlow {
 
     /// Returns the number of bytes that are due and not taken by the connection.
     pub fn backlog_bytes(&self, now: Time) -> u64 {
-        let message = self.message.as_ref();
+        let message = self.outlet.message.as_ref();
         let mut bytes = message.map_or(0, |message| (message.bytes.len() - message.taken) as u64);
         for (track, &next) in self.config.tracks.tracks.iter().zip(&self.next_frames) {
             for number in next..next.saturating_add(BACKLOG_FRAMES_MAX) {
@@ -406,10 +454,10 @@ impl MediaFlow {
                 self.skips_to_key_frame = (late || self.skips_to_key_frame) && !frame.key;
             }
             if if video { self.skips_to_key_frame } else { late } {
-                self.sent.not_taken += 1;
+                self.outlet.sent.not_taken += 1;
                 continue;
             }
-            let fault = self.frame_faults.next(video, &mut self.sent);
+            let fault = self.outlet.next_fault(video);
             if fault == FrameFault::Dropped {
                 continue;
             }
@@ -420,18 +468,11 @@ impl MediaFlow {
                 timestamp: track.timestamp(number),
                 stream: self.config.stream,
             };
-            let chunk_size = self.config.chunk_size;
+            let (chunk_size, payload) = (self.config.chunk_size, &frame.payload[..]);
             if fault == FrameFault::Malformed {
-                return Some(OutgoingMessage::malformed(
-                    head,
-                    chunk_size,
-                    &frame.payload,
-                    due,
-                ));
+                return Some(OutgoingMessage::malformed(head, chunk_size, payload, due));
             }
             let coded = self.time_code_bytes(frame, code, due);
-            let payload = &frame.payload[..];
-            let bytes = encode_message(head, payload, coded.as_ref(), chunk_size);
             let category = MessageCategory::of_frame(video, frame.key);
             let identity = FrameIdentity {
                 track: index,
@@ -440,7 +481,7 @@ impl MediaFlow {
             };
             return Some(OutgoingMessage {
                 identity: Some(identity),
-                ..OutgoingMessage::new(head, chunk_size, bytes, due, category, payload.len())
+                ..OutgoingMessage::new(head, chunk_size, payload, coded.as_ref(), due, category)
             });
         }
     }
@@ -469,18 +510,14 @@ impl MediaFlow {
         let stated = Duration::from_millis(frame.timestamp.wrapping_sub(stated).into());
         let least = left.began.since(first.ended).saturating_sub(stated);
         let most = left.ended.since(first.began).saturating_sub(stated);
-        self.sent.stalls += 1;
-        self.sent.stalled_nanos += (least + most).as_nanos() as u64 / 2;
-        self.sent.stalled_unsure_nanos += (most - least).as_nanos() as u64 / 2;
+        let sent = &mut self.outlet.sent;
+        sent.stalls += 1;
+        sent.stalled_nanos += (least + most).as_nanos() as u64 / 2;
+        sent.stalled_unsure_nanos += (most - least).as_nanos() as u64 / 2;
     }
 
     /// Returns the numbers of a frame's time code, and their offset.
-    fn time_code_bytes(
-        &self,
-        frame: &TrackFrame,
-        number: u32,
-        due: Time,
-    ) -> Option<(usize, [u8; mediagen::time_code::CODE_BYTES])> {
+    fn time_code_bytes(&self, frame: &TrackFrame, number: u32, due: Time) -> Option<PlacedCode> {
         let at = frame.time_code_offset?;
         let since_1970 = self.config.wall_clock + due.since_start();
         let code = TimeCode {
@@ -496,7 +533,7 @@ impl MediaFlow {
 fn encode_message(
     head: MessageHeader,
     payload: &[u8],
-    coded: Option<&(usize, [u8; mediagen::time_code::CODE_BYTES])>,
+    coded: Option<&PlacedCode>,
     chunk_size: u32,
 ) -> Bytes {
     let mut out = Vec::with_capacity(head.wire_bytes(payload.len(), chunk_size));
@@ -513,50 +550,33 @@ fn encode_message(
 
 impl Flow for MediaFlow {
     fn next_due(&self) -> Option<Time> {
-        match (&self.message, self.piece_pending) {
-            (_, true) => Some(Time::NEVER),
-            (Some(message), false) => Some(message.due()),
-            // Media of limited length has ended once nothing more is due.
-            (None, false) => match (self.next_due_track(), self.config.length) {
-                (None, Some(_)) if self.begun.is_some() => None,
-                (first, _) => Some(first.map_or(Time::NEVER, |(_, due)| due)),
-            },
+        if let Some(due) = self.outlet.next_due() {
+            return Some(due);
+        }
+        // Media of limited length has ended once nothing more is due.
+        match (self.next_due_track(), self.config.length) {
+            (None, Some(_)) if self.begun.is_some() => None,
+            (first, _) => Some(first.map_or(Time::NEVER, |(_, due)| due)),
         }
     }
 
     fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
-        if self.piece_pending {
-            return None;
+        if self.outlet.is_empty() {
+            let message = self.next_message(now);
+            self.outlet.put(message);
         }
-        if self.message.is_none() {
-            self.message = self.next_message(now);
-        }
-        let packet = self.message.as_mut()?.next_piece();
-        self.piece_pending = true;
-        Some(packet)
+        self.outlet.next_piece()
     }
 
     fn packet_sent(&mut self, _: Tag, left: Option<Handover>) {
-        self.piece_pending = false;
-        // A piece that was not taken is handed out again, because no part of a message may be
-        // missing.
-        let (Some(message), Some(left)) = (&mut self.message, left) else {
+        let (Some(message), Some(left)) = (self.outlet.piece_sent(left), left) else {
             return;
         };
-        if !message.confirm_piece() {
-            return;
-        }
-        if message.is_video() {
-            self.frame_faults.record_video_sent(&mut self.sent);
-        }
         if self.delays.len() < DELAYS_MAX {
             self.delays
                 .push(left.ended.since(message.due).as_nanos() as u64);
         }
-        message.add_to(&mut self.sent, left);
-        let identity = message.identity;
-        self.message = None;
-        if let Some(identity) = identity {
+        if let Some(identity) = message.identity {
             self.record_frame_sent(identity, left);
         }
     }

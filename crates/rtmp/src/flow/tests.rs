@@ -132,7 +132,7 @@ fn injected_faults_match_what_a_player_sees() {
         stall: Some((Duration::from_secs(1), Duration::from_millis(300))),
         ..FlowFaults::default()
     };
-    flow.frame_faults = FrameFaults::new(&flow.config.faults, 1);
+    flow.outlet.frame_faults = FrameFaults::new(&flow.config.faults, 1);
     let mut bytes = Vec::new();
     write::set_chunk_size(4096, &mut bytes);
     let mut now = ms(1000);

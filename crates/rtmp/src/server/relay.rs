@@ -7,7 +7,7 @@ use measure::Time;
 use super::relayed::{PublishedStreams, RelayedMessage};
 use crate::codec::message::MessageType;
 use crate::codec::write::{self, MessageHeader};
-use crate::flow::{FlowFaults, FrameFault, FrameFaults, MessageCategory, OutgoingMessage, Sent};
+use crate::flow::{FlowFaults, FrameFault, MessageCategory, OutgoingMessage, Outlet, Sent};
 use session::{Flow, FlowPacket, Handover, Tag};
 
 /// Flow that sends a published stream to a player.
@@ -21,10 +21,7 @@ pub(super) struct RelayFlow {
     chunk_size: u32,
     /// Time since which there may be more messages.
     more_since: Option<Time>,
-    message: Option<OutgoingMessage>,
-    piece_pending: bool,
-    frame_faults: FrameFaults,
-    sent: Sent,
+    outlet: Outlet,
 }
 
 impl RelayFlow {
@@ -44,10 +41,7 @@ impl RelayFlow {
             stream,
             chunk_size,
             more_since: None,
-            message: None,
-            piece_pending: false,
-            frame_faults: FrameFaults::new(faults, seed),
-            sent: Sent::default(),
+            outlet: Outlet::new(faults, seed),
         }
     }
 
@@ -57,7 +51,7 @@ impl RelayFlow {
     }
 
     pub(super) fn sent(&self) -> Sent {
-        self.sent
+        self.outlet.sent
     }
 
     fn next_message(&mut self) -> Option<OutgoingMessage> {
@@ -67,37 +61,23 @@ impl RelayFlow {
                 self.more_since = None;
                 return None;
             };
-            self.sent.not_taken += number - self.next;
+            self.outlet.sent.not_taken += number - self.next;
             self.next = number + 1;
             let fault = match message.category {
                 MessageCategory::Other => FrameFault::Whole,
-                category => self.frame_faults.next(category.is_video(), &mut self.sent),
+                category => self.outlet.next_fault(category.is_video()),
             };
             if fault != FrameFault::Dropped {
                 break (message, fault);
             }
         };
         let head = message_header(&message, self.stream);
-        let due = message.received_at;
+        let (chunk_size, due) = (self.chunk_size, message.received_at);
         let payload = &message.payload[..];
-        if fault == FrameFault::Malformed {
-            return Some(OutgoingMessage::malformed(
-                head,
-                self.chunk_size,
-                payload,
-                due,
-            ));
-        }
-        let mut out = Vec::with_capacity(head.wire_bytes(payload.len(), self.chunk_size));
-        head.write(&[payload], self.chunk_size, &mut out);
-        Some(OutgoingMessage::new(
-            head,
-            self.chunk_size,
-            out.into(),
-            due,
-            message.category,
-            payload.len(),
-        ))
+        Some(match fault {
+            FrameFault::Malformed => OutgoingMessage::malformed(head, chunk_size, payload, due),
+            _ => OutgoingMessage::new(head, chunk_size, payload, None, due, message.category),
+        })
     }
 }
 
@@ -115,38 +95,20 @@ pub(super) fn message_header(message: &RelayedMessage, stream: u32) -> MessageHe
 
 impl Flow for RelayFlow {
     fn next_due(&self) -> Option<Time> {
-        Some(match (&self.message, self.piece_pending) {
-            (_, true) => Time::NEVER,
-            (Some(message), false) => message.due(),
-            (None, false) => self.more_since.unwrap_or(Time::NEVER),
-        })
+        let next = self.outlet.next_due().or(self.more_since);
+        Some(next.unwrap_or(Time::NEVER))
     }
 
     fn next_packet(&mut self, _: Time) -> Option<FlowPacket> {
-        if self.piece_pending {
-            return None;
+        if self.outlet.is_empty() {
+            let message = self.next_message();
+            self.outlet.put(message);
         }
-        if self.message.is_none() {
-            self.message = self.next_message();
-        }
-        let packet = self.message.as_mut()?.next_piece();
-        self.piece_pending = true;
-        Some(packet)
+        self.outlet.next_piece()
     }
 
     fn packet_sent(&mut self, _: Tag, left: Option<Handover>) {
-        self.piece_pending = false;
-        let (Some(message), Some(left)) = (&mut self.message, left) else {
-            return;
-        };
-        if !message.confirm_piece() {
-            return;
-        }
-        if message.is_video() {
-            self.frame_faults.record_video_sent(&mut self.sent);
-        }
-        message.add_to(&mut self.sent, left);
-        self.message = None;
+        self.outlet.piece_sent(left);
     }
 
     fn needs_send_times(&self) -> bool {

@@ -219,8 +219,7 @@ impl Client {
                 None => AckDelay::Soon,
             },
         });
-        let style = self.config.handshake.variant();
-        let handshake = Handshake::client(self.seed).with_variant(style);
+        let handshake = Handshake::client(self.seed).with_variant(self.config.handshake);
         send(cx, handshake.hello());
         self.handshake = Some(Box::new(handshake));
         self.await_answer(cx, Phase::Handshake);

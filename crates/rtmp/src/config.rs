@@ -40,26 +40,6 @@ impl Parameter {
     }
 }
 
-/// Handshake variant of a client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum HandshakeStyle {
-    /// As specified.
-    #[default]
-    Plain,
-    /// With digests.
-    Digest,
-}
-
-impl HandshakeStyle {
-    pub(super) const fn variant(self) -> HandshakeVariant {
-        match self {
-            HandshakeStyle::Plain => HandshakeVariant::Plain,
-            HandshakeStyle::Digest => HandshakeVariant::Digest,
-        }
-    }
-}
-
 /// Delay of TCP acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -109,7 +89,7 @@ pub struct ClientConfig {
     pub buffer: TimeSpan,
     /// Handshake variant: `plain` (default), as specified, or `digest`, as Flash Player, with
     /// digests if the server uses them too.
-    pub handshake: HandshakeStyle,
+    pub handshake: HandshakeVariant,
     /// Delay of TCP acknowledgements: `soon` (within 2 to 20 ms, depending on the kernel), or
     /// `at_once`, like a player that reads immediately. Servers that hold back small segments until
     /// all data is acknowledged (Nagle's algorithm), such as nginx-rtmp, wait for this delay, and
@@ -153,7 +133,7 @@ impl Default for ClientConfig {
             playout_buffer: seconds(1),
             served_well: ServedWell::default(),
             buffer: seconds(3),
-            handshake: HandshakeStyle::default(),
+            handshake: HandshakeVariant::default(),
             acknowledge: None,
             publish: None,
             chunk_size: 4096,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use measure::{Catalogue, CounterId, HistogramId};
 
 use super::*;
-use crate::config::HandshakeStyle;
+use crate::codec::handshake::HandshakeVariant;
 use crate::metrics::RTMP;
 use crate::server::{ServedClient, Server, ServerConfig};
 use crate::source::Tracks;
@@ -66,8 +66,8 @@ fn pair(faults: &[&str], config: ClientConfig) -> Pair {
 fn failure_of(faults: &[&str]) -> (&'static str, String) {
     let config = ClientConfig {
         handshake: match faults.contains(&"handshake=digest") {
-            true => HandshakeStyle::Digest,
-            false => HandshakeStyle::Plain,
+            true => HandshakeVariant::Digest,
+            false => HandshakeVariant::Plain,
         },
         ..ClientConfig::default()
     };

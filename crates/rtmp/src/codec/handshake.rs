@@ -5,6 +5,8 @@
 use hmac::{Hmac, KeyInit, Mac};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use super::Malformed;
@@ -36,12 +38,16 @@ const DIGEST_POSITION_OFFSETS: [usize; 2] = [TIMESTAMP_BYTES, 772];
 /// Modulus of that sum.
 const DIGEST_POSITION_MODULUS: usize = 728;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Handshake variant of a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "HandshakeStyle")]
 pub enum HandshakeVariant {
     /// As specified.
     #[default]
     Plain,
-    /// With digests, if the peer sends them too.
+    // If the peer sends them too.
+    /// With digests.
     Digest,
 }
 

@@ -361,7 +361,7 @@ mod tests {
             };
             assert_eq!((video.frames.len(), audio.frames.len()), (50, 3));
             for (number, frame) in video.frames.iter().enumerate() {
-                let tag = MediaHeader::parse_video(&frame.payload).expect("it is whole");
+                let tag = MediaHeader::parse(true, &frame.payload).expect("it is whole");
                 let key = number == 0;
                 assert_eq!(
                     (tag.codec, tag.content),
@@ -425,10 +425,7 @@ mod tests {
         let configs: Vec<Option<MediaHeader>> = tracks
             .tracks
             .iter()
-            .map(|track| match track.video {
-                true => MediaHeader::parse_video(&track.config),
-                false => MediaHeader::parse_audio(&track.config),
-            })
+            .map(|track| MediaHeader::parse(track.video, &track.config))
             .collect();
         assert!(
             configs

@@ -37,10 +37,7 @@ fn read(pieces: &[&[u8]], keeps_media: bool) -> (Vec<Row>, Option<Malformed>) {
             match reader.next_message(piece, &mut at) {
                 Ok(Some(ReadMessage::Media(media))) => {
                     assert!(media.head.len() <= HEAD_BYTES_MAX.min(media.length as usize));
-                    let tag = match media.video {
-                        true => MediaHeader::parse_video(media.head),
-                        false => MediaHeader::parse_audio(media.head),
-                    };
+                    let tag = MediaHeader::parse(media.video, media.head);
                     if let Some(tag) = tag {
                         let _ = (
                             media.head.get(tag.data..).and_then(find_time_code),

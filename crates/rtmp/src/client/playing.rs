@@ -251,10 +251,7 @@ impl Playing {
         times: &mut ArrivalTimes<'_>,
         recorder: &mut Recorder,
     ) -> Option<Time> {
-        let tag = match media.video {
-            true => MediaHeader::parse_video(media.head),
-            false => MediaHeader::parse_audio(media.head),
-        };
+        let tag = MediaHeader::parse(media.video, media.head);
         let stream = match media.video {
             true => &mut self.video,
             false => &mut self.audio,

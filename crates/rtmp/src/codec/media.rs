@@ -205,9 +205,18 @@ impl MediaHeader {
         }
     }
 
+    /// Parses the header of a video or an audio message. Returns `None` if it is empty or truncated.
+    #[inline]
+    pub fn parse(video: bool, payload: &[u8]) -> Option<MediaHeader> {
+        match video {
+            true => MediaHeader::parse_video(payload),
+            false => MediaHeader::parse_audio(payload),
+        }
+    }
+
     /// Parses the header of a video message. Returns `None` if it is empty or truncated.
     #[inline]
-    pub fn parse_video(payload: &[u8]) -> Option<MediaHeader> {
+    fn parse_video(payload: &[u8]) -> Option<MediaHeader> {
         let (&first, rest) = payload.split_first()?;
         if first & 0x80 != 0 {
             return MediaHeader::parse_extended_video(payload);
@@ -230,11 +239,8 @@ impl MediaHeader {
                 return Some(MediaHeader::flv(Codec::Other(codec), content, 1));
             }
             _ => {
-                return Some(MediaHeader::flv(
-                    Codec::Other(codec),
-                    PacketContent::Unknown,
-                    1,
-                ));
+                let unknown = PacketContent::Unknown;
+                return Some(MediaHeader::flv(Codec::Other(codec), unknown, 1));
             }
         };
         let content = match rest.first()? {
@@ -279,7 +285,7 @@ impl MediaHeader {
 
     /// Parses the header of an audio message. Returns `None` if it is empty or truncated.
     #[inline]
-    pub fn parse_audio(payload: &[u8]) -> Option<MediaHeader> {
+    fn parse_audio(payload: &[u8]) -> Option<MediaHeader> {
         let (&first, rest) = payload.split_first()?;
         let frame = PacketContent::Frame { key: true };
         Some(match first >> 4 {

@@ -65,7 +65,7 @@ fn pieces_end_at_chunk_boundaries() {
             match item {
                 ReadMessage::Media(one) => {
                     media += 1;
-                    let tag = MediaTag::parse_video(one.head).filter(|_| one.video);
+                    let tag = MediaTag::parse(true, one.head).filter(|_| one.video);
                     numbers.extend(tag.and_then(|tag| find_time_code(one.head.get(tag.data..)?)));
                 }
                 ReadMessage::Message(_) => acknowledged += 1,
@@ -146,10 +146,7 @@ fn injected_faults_match_what_a_player_sees() {
         let ReadMessage::Media(one) = item else {
             continue;
         };
-        let tag = match one.video {
-            true => MediaTag::parse_video(one.head),
-            false => MediaTag::parse_audio(one.head),
-        };
+        let tag = MediaTag::parse(one.video, one.head);
         let Some(tag) = tag else {
             malformed += 1;
             continue;

@@ -125,11 +125,7 @@ impl ServerSession {
                 Ok(None) => break,
                 Ok(Some(Received::Media(media))) => {
                     let (video, timestamp) = (media.video, media.timestamp);
-                    let tag = match video {
-                        true => MediaHeader::parse_video(&media.body),
-                        false => MediaHeader::parse_audio(&media.body),
-                    };
-                    let payload = media.body;
+                    let tag = MediaHeader::parse(video, &media.body);
                     let (kind, position) = match video {
                         true => (MessageType::Video, 1),
                         false => (MessageType::Audio, 2),
@@ -145,7 +141,7 @@ impl ServerSession {
                         category,
                         received_at: arrived_at,
                         timestamp,
-                        payload: payload.into(),
+                        payload: media.body.into(),
                     };
                     self.publish_message(message, before);
                 }

@@ -268,7 +268,7 @@ impl Client {
         if self.publisher.has_left() {
             return None;
         }
-        let times = self.playing.as_ref()?.media_times()?;
+        let times = self.playing.as_ref()?.media_times?;
         let silent = times.stopped_for(now, self.config.silence.0)?;
         let detail = lifecycle::describe_silence("frame", silent);
         Some((Failure::MediaStopped, detail))

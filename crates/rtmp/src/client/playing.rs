@@ -108,10 +108,8 @@ pub(super) struct Playing {
     start_times: StartTimes,
     video: ReceivedMedia,
     audio: ReceivedMedia,
-    /// Arrival of the first and of the last frame.
-    first: Option<Time>,
-    last: Time,
-    longest_gap: Duration,
+    /// Arrival times of all frames. `None` before the first one.
+    pub(super) media_times: Option<MediaTimes>,
     first_key_frame: Option<Time>,
     /// Size of the picture according to the metadata.
     pub(super) size: Option<(u32, u32)>,
@@ -205,9 +203,7 @@ impl Playing {
             start_times,
             video: ReceivedMedia::new(&config),
             audio: ReceivedMedia::new(&of_audio),
-            first: None,
-            last: Time::ZERO,
-            longest_gap: Duration::ZERO,
+            media_times: None,
             first_key_frame: None,
             size: None,
         }
@@ -218,27 +214,18 @@ impl Playing {
         if self.video.first_message_at.is_some() {
             return self.first_key_frame;
         }
-        self.first
-            .filter(|first| self.last.since(*first) >= AUDIO_ALONE)
+        let times = self.media_times?;
+        (times.last.since(times.first) >= AUDIO_ALONE).then_some(times.first)
     }
 
     /// Arrival of the first frame.
     pub(super) fn first_arrival(&self) -> Option<Time> {
-        self.first
+        self.media_times.map(|times| times.first)
     }
 
     /// Arrival of the last frame.
     pub(super) fn last_arrival(&self) -> Option<Time> {
-        self.first.map(|_| self.last)
-    }
-
-    /// Arrival times of all frames. `None` before the first one.
-    pub(super) fn media_times(&self) -> Option<MediaTimes> {
-        Some(MediaTimes {
-            first: self.first?,
-            last: self.last,
-            longest_gap: self.longest_gap,
-        })
+        self.media_times.map(|times| times.last)
     }
 
     /// Processes a media message that ends at offset `end` of the bytes read (hot path). Returns
@@ -313,13 +300,16 @@ impl Playing {
                 recorder.record(m::AV_SKEW, skew(audio, video));
             }
         }
-        if self.first.is_some() {
-            self.longest_gap = self.longest_gap.max(at.since(self.last));
-            self.last = self.last.max(at);
+        if let Some(times) = &mut self.media_times {
+            times.longest_gap = times.longest_gap.max(at.since(times.last));
+            times.last = times.last.max(at);
             return None;
         }
-        self.first = Some(at);
-        self.last = at;
+        self.media_times = Some(MediaTimes {
+            first: at,
+            last: at,
+            longest_gap: Duration::ZERO,
+        });
         if !self.start_times.is_later_channel {
             for (histogram, from) in [
                 (clients::STARTUP_DELAY, self.start_times.due),

@@ -1,7 +1,7 @@
 //! AMF0 (Adobe, "Action Message Format -- AMF 0", 2007): values in commands and metadata.
 
 use super::Malformed;
-use super::amf3::{self, Scalar};
+use super::amf3;
 
 /// Maximum nesting depth of values.
 pub const DEPTH_MAX: usize = 16;
@@ -241,13 +241,7 @@ impl<'a> Amf0Reader<'a> {
             AVM_PLUS => {
                 let (value, rest) = amf3::read_scalar(self.bytes)?;
                 self.bytes = rest;
-                match value {
-                    Scalar::Undefined => Value::Undefined,
-                    Scalar::Null => Value::Null,
-                    Scalar::Boolean(yes) => Value::Boolean(yes),
-                    Scalar::Number(number) => Value::Number(number),
-                    Scalar::Text(text) => Value::String(text),
-                }
+                value
             }
             _ => return Err(Malformed::Amf),
         })
@@ -293,7 +287,7 @@ impl<'a> Amf0Reader<'a> {
     }
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

@@ -3,42 +3,32 @@
 //! value (AMF 0, 3.1).
 
 use super::Malformed;
+use super::amf0::{self, Value};
 
 /// Maximum length of an integer in bytes (AMF 3, 1.3.1).
 const U29_BYTES: usize = 4;
-
-/// A scalar value.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Scalar {
-    Undefined,
-    Null,
-    Boolean(bool),
-    Number(f64),
-    /// Invalid UTF-8 is replaced.
-    Text(String),
-}
 
 /// Reads one scalar value. AMF3 objects and arrays are rejected: no server sends them to a client
 /// that uses AMF0.
 ///
 /// # Errors
 /// [`Malformed::Amf`].
-pub fn read_scalar(bytes: &[u8]) -> Result<(Scalar, &[u8]), Malformed> {
+pub fn read_scalar(bytes: &[u8]) -> Result<(Value, &[u8]), Malformed> {
     let (marker, rest) = bytes.split_first().ok_or(Malformed::Amf)?;
     Ok(match marker {
-        0 => (Scalar::Undefined, rest),
-        1 => (Scalar::Null, rest),
-        2 => (Scalar::Boolean(false), rest),
-        3 => (Scalar::Boolean(true), rest),
+        0 => (Value::Undefined, rest),
+        1 => (Value::Null, rest),
+        2 => (Value::Boolean(false), rest),
+        3 => (Value::Boolean(true), rest),
         4 => {
             let (number, rest) = read_u29(rest)?;
             // 29-bit signed integer (AMF 3, 3.6).
             let signed = ((number << 3) as i32) >> 3;
-            (Scalar::Number(signed.into()), rest)
+            (Value::Number(signed.into()), rest)
         }
         5 => {
             let (number, rest) = rest.split_first_chunk().ok_or(Malformed::Amf)?;
-            (Scalar::Number(f64::from_be_bytes(*number)), rest)
+            (Value::Number(f64::from_be_bytes(*number)), rest)
         }
         6 => {
             let (header, rest) = read_u29(rest)?;
@@ -48,10 +38,7 @@ pub fn read_scalar(bytes: &[u8]) -> Result<(Scalar, &[u8]), Malformed> {
             }
             let length = usize::try_from(header >> 1).map_err(|_| Malformed::Amf)?;
             let (text, rest) = rest.split_at_checked(length).ok_or(Malformed::Amf)?;
-            (
-                Scalar::Text(String::from_utf8_lossy(text).into_owned()),
-                rest,
-            )
+            (Value::String(amf0::text(text)), rest)
         }
         _ => return Err(Malformed::Amf),
     })

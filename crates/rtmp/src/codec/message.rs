@@ -6,31 +6,31 @@ use super::amf0::{Amf0Reader, Value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageType {
     /// RTMP, 5.4.1.
-    SetChunkSize,
+    SetChunkSize = 1,
     /// RTMP, 5.4.2.
-    Abort,
+    Abort = 2,
     /// RTMP, 5.4.3.
-    Acknowledgement,
+    Acknowledgement = 3,
     /// RTMP, 6.2 and 7.1.7.
-    UserControl,
+    UserControl = 4,
     /// RTMP, 5.4.4.
-    WindowSize,
+    WindowSize = 5,
     /// RTMP, 5.4.5.
-    PeerBandwidth,
+    PeerBandwidth = 6,
     /// RTMP, 7.1.4.
-    Audio,
+    Audio = 8,
     /// RTMP, 7.1.5.
-    Video,
+    Video = 9,
     /// Metadata in AMF3 (RTMP, 7.1.2).
-    DataAmf3,
+    DataAmf3 = 15,
     /// A command in AMF3 (RTMP, 7.1.1).
-    CommandAmf3,
+    CommandAmf3 = 17,
     /// Metadata in AMF0 (RTMP, 7.1.2).
-    Data,
+    Data = 18,
     /// A command in AMF0 (RTMP, 7.1.1).
-    Command,
+    Command = 20,
     /// Several messages in one (RTMP, 7.1.6).
-    Aggregate,
+    Aggregate = 22,
 }
 
 impl MessageType {
@@ -57,21 +57,7 @@ impl MessageType {
 
     /// Returns the message type ID.
     pub const fn id(self) -> u8 {
-        match self {
-            MessageType::SetChunkSize => 1,
-            MessageType::Abort => 2,
-            MessageType::Acknowledgement => 3,
-            MessageType::UserControl => 4,
-            MessageType::WindowSize => 5,
-            MessageType::PeerBandwidth => 6,
-            MessageType::Audio => 8,
-            MessageType::Video => 9,
-            MessageType::DataAmf3 => 15,
-            MessageType::CommandAmf3 => 17,
-            MessageType::Data => 18,
-            MessageType::Command => 20,
-            MessageType::Aggregate => 22,
-        }
+        self as u8
     }
 }
 

@@ -26,12 +26,16 @@ pub struct MessageHeader {
 }
 
 impl MessageHeader {
+    fn extended_timestamp(self) -> Option<[u8; 4]> {
+        (self.timestamp >= EXTENDED_TIMESTAMP).then(|| self.timestamp.to_be_bytes())
+    }
+
     /// Appends the message in chunks. `payload` consists of consecutive parts. Every message has a
     /// full header (type 0), so that it can be read whatever was dropped before it.
     pub fn write(self, payload: &[&[u8]], chunk_size: u32, out: &mut Vec<u8>) {
         let length: usize = payload.iter().map(|part| part.len()).sum();
         let [_, a, b, c] = (length as u32).to_be_bytes();
-        let extended = (self.timestamp >= EXTENDED_TIMESTAMP).then(|| self.timestamp.to_be_bytes());
+        let extended = self.extended_timestamp();
         let [_, x, y, z] = self.timestamp.min(EXTENDED_TIMESTAMP).to_be_bytes();
         out.push(self.chunk_stream & 0x3f);
         out.extend_from_slice(&[x, y, z, a, b, c, self.kind.id()]);
@@ -58,22 +62,14 @@ impl MessageHeader {
     /// Returns the maximum size of a message's first chunk and of each further chunk, including
     /// headers.
     pub fn chunk_bytes_max(self, chunk_size: u32) -> (usize, usize) {
-        let extended = if self.timestamp >= EXTENDED_TIMESTAMP {
-            4
-        } else {
-            0
-        };
+        let extended = self.extended_timestamp().map_or(0, |field| field.len());
         let payload = (chunk_size as usize).max(1);
         (12 + extended + payload, 1 + extended + payload)
     }
 
     /// Returns the size on the wire of a message with this payload length.
     pub fn wire_bytes(self, length: usize, chunk_size: u32) -> usize {
-        let extended = if self.timestamp >= EXTENDED_TIMESTAMP {
-            4
-        } else {
-            0
-        };
+        let extended = self.extended_timestamp().map_or(0, |field| field.len());
         let further = length.saturating_sub(1) / (chunk_size as usize).max(1);
         12 + extended + length + further * (1 + extended)
     }

@@ -340,25 +340,23 @@ impl Client {
     }
 
     fn send_connect(&mut self, cx: &mut Context<'_>) {
-        let text = |name: &str, value: &str| (name.to_owned(), Value::string(value));
-        let number = |name: &str, value: f64| (name.to_owned(), Value::Number(value));
         // RTMP, 7.2.1.1. All codecs are announced, because the client does not decode.
-        let mut object = vec![
-            text("app", self.url.app()),
-            text("flashVer", FLASH_VERSION),
-            text("tcUrl", &self.url.tc_url()),
-            ("fpad".to_owned(), Value::Boolean(false)),
-            number("capabilities", 15.0),
-            number("audioCodecs", 4071.0),
-            number("videoCodecs", 252.0),
-            number("videoFunction", 1.0),
-            number("objectEncoding", 0.0),
+        let object = [
+            ("app", Value::string(self.url.app())),
+            ("flashVer", Value::string(FLASH_VERSION)),
+            ("tcUrl", Value::string(self.url.tc_url())),
+            ("fpad", Value::Boolean(false)),
+            ("capabilities", Value::Number(15.0)),
+            ("audioCodecs", Value::Number(4071.0)),
+            ("videoCodecs", Value::Number(252.0)),
+            ("videoFunction", Value::Number(1.0)),
+            ("objectEncoding", Value::Number(0.0)),
             // Enhanced RTMP, "Enhancing NetConnection connect Command".
-            (
-                "fourCcList".to_owned(),
-                Value::Array(vec![Value::string("*")]),
-            ),
+            ("fourCcList", Value::Array(vec![Value::string("*")])),
         ];
+        let mut object = object
+            .map(|(name, value)| (name.to_owned(), value))
+            .to_vec();
         for (name, value) in &self.config.connect {
             match object.iter_mut().find(|(own, _)| own == name) {
                 Some((_, own)) => *own = value.to_amf0(),
@@ -380,11 +378,7 @@ impl Client {
             return;
         };
         self.last_transaction += 1;
-        let command = Command {
-            name: name.to_owned(),
-            transaction: self.last_transaction.into(),
-            arguments,
-        };
+        let command = Command::new(name, self.last_transaction, arguments);
         let mut bytes = Vec::new();
         write::command(&command, stream, self.chunk_size, &mut bytes);
         if phase == Phase::Play {

@@ -49,11 +49,8 @@ impl Client {
         self.chunk_size = self.config.chunk_size;
         for name in ["releaseStream", "FCPublish"] {
             self.last_transaction += 1;
-            let command = Command {
-                name: name.to_owned(),
-                transaction: self.last_transaction.into(),
-                arguments: vec![Value::Null, Value::string(self.url.stream())],
-            };
+            let arguments = vec![Value::Null, Value::string(self.url.stream())];
+            let command = Command::new(name, self.last_transaction, arguments);
             write::command(&command, CONNECTION, self.chunk_size, &mut bytes);
         }
         cx.recorder.add(m::COMMANDS, 2);

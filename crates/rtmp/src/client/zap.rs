@@ -19,11 +19,8 @@ impl Client {
 
     /// Asks the server to delete the stream (RTMP, 7.2.2.3). The server does not answer.
     pub(super) fn send_delete_stream(&self, cx: &mut Context<'_>) {
-        let command = Command {
-            name: "deleteStream".to_owned(),
-            transaction: 0.0,
-            arguments: vec![Value::Null, Value::Number(self.message_stream.into())],
-        };
+        let arguments = vec![Value::Null, Value::Number(self.message_stream.into())];
+        let command = Command::new("deleteStream", 0.0, arguments);
         let mut bytes = Vec::new();
         write::command(&command, CONNECTION, self.chunk_size, &mut bytes);
         send(cx, bytes);

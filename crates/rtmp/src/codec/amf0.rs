@@ -59,6 +59,12 @@ impl Value {
         Value::String(text.into())
     }
 
+    /// Creates an object with these properties.
+    pub fn object<const N: usize>(properties: [(&str, Value); N]) -> Value {
+        let named = properties.map(|(name, value)| (name.to_owned(), value));
+        Value::Object(named.into())
+    }
+
     /// Returns the string, or `None` for other types.
     pub fn as_str(&self) -> Option<&str> {
         match self {

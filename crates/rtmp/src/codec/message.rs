@@ -100,6 +100,15 @@ pub struct Command {
 }
 
 impl Command {
+    /// Creates a command.
+    pub fn new(name: &str, transaction: impl Into<f64>, arguments: Vec<Value>) -> Command {
+        Command {
+            name: name.to_owned(),
+            transaction: transaction.into(),
+            arguments,
+        }
+    }
+
     /// Parses a command in AMF0, or in AMF3, which is AMF0 after one byte. A command without a
     /// transaction ID gets 0. The first unreadable argument and all after it are dropped.
     ///

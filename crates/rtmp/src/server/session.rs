@@ -243,11 +243,11 @@ impl ServerSession {
     }
 
     fn write_result(&self, command: &Command, value: Value, out: &mut Vec<u8>) {
-        let answer = Command {
-            name: "_result".to_owned(),
-            transaction: command.transaction,
-            arguments: vec![Value::Null, value],
-        };
+        self.write_answer("_result", command, vec![Value::Null, value], out);
+    }
+
+    fn write_answer(&self, name: &str, to: &Command, arguments: Vec<Value>, out: &mut Vec<u8>) {
+        let answer = Command::new(name, to.transaction, arguments);
         write::command(&answer, 0, self.chunk_size, out);
     }
 
@@ -263,26 +263,19 @@ impl ServerSession {
             _ => None,
         };
         if let Some(code) = refusal {
-            let answer = Command {
-                name: "_error".to_owned(),
-                transaction: command.transaction,
-                arguments: vec![Value::Null, information("error", code)],
-            };
-            return write::command(&answer, 0, self.chunk_size, out);
+            let arguments = vec![Value::Null, information("error", code)];
+            return self.write_answer("_error", command, arguments, out);
         }
         self.connection.set_window(DEFAULT_ACK_WINDOW, out);
         write::peer_bandwidth(DEFAULT_ACK_WINDOW, out);
         write::set_chunk_size(self.shared.config.chunk_size, out);
         self.chunk_size = self.shared.config.chunk_size;
-        let deep = || {
-            let nested = |inner, _| Value::Object(vec![("a".to_owned(), inner)]);
-            (0..EXCESSIVE_DEPTH).fold(Value::Null, nested)
-        };
+        let nested = |inner, _| Value::object([("a", inner)]);
         let properties = match self.has_answer_fault(AnswerFault::DeepAmf) {
-            true => deep(),
-            false => Value::Object(vec![
-                ("fmsVer".to_owned(), Value::string("FMS/3,0,1,123")),
-                ("capabilities".to_owned(), Value::Number(31.0)),
+            true => (0..EXCESSIVE_DEPTH).fold(Value::Null, nested),
+            false => Value::object([
+                ("fmsVer", Value::string("FMS/3,0,1,123")),
+                ("capabilities", Value::Number(31.0)),
             ]),
         };
         let Value::Object(mut about) = information("status", "NetConnection.Connect.Success")
@@ -290,20 +283,17 @@ impl ServerSession {
             return;
         };
         about.push(("objectEncoding".to_owned(), Value::Number(0.0)));
-        let answer = Command {
-            name: "_result".to_owned(),
-            transaction: command.transaction,
-            arguments: vec![properties, Value::Object(about)],
-        };
-        write::command(&answer, 0, self.chunk_size, out);
+        self.write_answer(
+            "_result",
+            command,
+            vec![properties, Value::Object(about)],
+            out,
+        );
     }
 
     fn write_status(&self, level: &str, code: &str, out: &mut Vec<u8>) {
-        let status = Command {
-            name: "onStatus".to_owned(),
-            transaction: 0.0,
-            arguments: vec![Value::Null, information(level, code)],
-        };
+        let arguments = vec![Value::Null, information(level, code)];
+        let status = Command::new("onStatus", 0.0, arguments);
         write::command(&status, STREAM, self.chunk_size, out);
     }
 
@@ -559,10 +549,10 @@ fn send(cx: &mut Context<'_>, bytes: Vec<u8>) {
 
 /// Information object of a status or response (RTMP, 7.2.2).
 fn information(level: &str, code: &str) -> Value {
-    Value::Object(vec![
-        ("level".to_owned(), Value::string(level)),
-        ("code".to_owned(), Value::string(code)),
-        ("description".to_owned(), Value::string("streamgauge")),
+    Value::object([
+        ("level", Value::string(level)),
+        ("code", Value::string(code)),
+        ("description", Value::string("streamgauge")),
     ])
 }
 

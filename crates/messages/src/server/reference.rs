@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::value_parser;
 use measure::human::{count, plural};
 use measure::{Catalogue, CounterId, Totals};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{MessageFaults, MessageServerConfig, Mode};
 use crate::config;
@@ -144,7 +144,7 @@ impl RunningServer for RunningMessageServer {
     fn tally(&self, _clock_monotonic_nanos: i64) -> Box<dyn Tally> {
         Box::new(MessageTally {
             totals: Totals::new(MessageServerConfig::CATALOGUE),
-            last_second: Counts::default(),
+            last_second: Totals::new(MessageServerConfig::CATALOGUE),
         })
     }
 }
@@ -152,93 +152,81 @@ impl RunningServer for RunningMessageServer {
 #[derive(Debug)]
 struct MessageTally {
     totals: Totals,
-    last_second: Counts,
+    last_second: Totals,
 }
 
-/// Counters of the server's report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-struct Counts {
-    connections: u64,
-    connections_ended: u64,
-    /// Ended connections that broke, so that the fate of messages in flight is unknown.
-    broken: u64,
-    /// Messages received.
-    messages: u64,
-    /// Bytes received.
-    bytes: u64,
-    /// Answers given to the connection.
-    replies: u64,
-    /// Answers dropped on purpose.
-    dropped: u64,
-    /// Answers corrupted on purpose.
-    spoilt: u64,
-    /// Connections closed on purpose.
-    closed: u64,
+/// Counters of the server's report, with their names in it.
+const COUNTS: [(&str, CounterId); 9] = [
+    ("connections", m::CONNECTIONS),
+    ("connections_ended", m::CONNECTIONS_ENDED),
+    // Ended connections that broke, so that the fate of messages in flight is unknown.
+    ("broken", m::BROKEN),
+    // Messages and bytes received.
+    ("messages", m::RECEIVED),
+    ("bytes", m::RECEIVED_BYTES),
+    // Answers given to the connection, dropped on purpose, and corrupted on purpose.
+    ("replies", m::ANSWERS),
+    ("dropped", m::DROPPED),
+    ("spoilt", m::CORRUPTED),
+    // Connections closed on purpose.
+    ("closed", m::CLOSED),
+];
+
+fn counter(totals: &Totals, id: CounterId) -> u64 {
+    u64::try_from(totals.counter(id)).unwrap_or(0)
 }
 
-impl Counts {
-    fn from_totals(totals: &Totals) -> Counts {
-        let count = |id: CounterId| u64::try_from(totals.counter(id)).unwrap_or(0);
-        Counts {
-            connections: count(m::CONNECTIONS),
-            connections_ended: count(m::CONNECTIONS_ENDED),
-            broken: count(m::BROKEN),
-            messages: count(m::RECEIVED),
-            bytes: count(m::RECEIVED_BYTES),
-            replies: count(m::ANSWERS),
-            dropped: count(m::DROPPED),
-            spoilt: count(m::CORRUPTED),
-            closed: count(m::CLOSED),
-        }
-    }
+fn counts(totals: &Totals) -> Value {
+    let each = COUNTS.map(|(name, id)| (name.to_owned(), counter(totals, id).into()));
+    Value::Object(each.into_iter().collect())
+}
 
-    fn describe(&self) -> String {
-        let mut text = format!(
-            "{} of {} on {}, {} sent back",
-            plural(self.messages as f64, "message", "messages"),
-            plural(self.bytes as f64, "byte", "bytes"),
-            plural(self.connections as f64, "connection", "connections"),
-            count(self.replies as f64),
-        );
-        for (number, what) in [
-            (self.dropped, "answers dropped"),
-            (self.spoilt, "answers corrupted"),
-            (self.closed, "connections closed on purpose"),
-            (self.broken, "connections broken"),
-        ] {
-            if number > 0 {
-                text += &format!(", {} {what}", count(number as f64));
-            }
+fn describe(totals: &Totals) -> String {
+    let number = |id| counter(totals, id) as f64;
+    let mut text = format!(
+        "{} of {} on {}, {} sent back",
+        plural(number(m::RECEIVED), "message", "messages"),
+        plural(number(m::RECEIVED_BYTES), "byte", "bytes"),
+        plural(number(m::CONNECTIONS), "connection", "connections"),
+        count(number(m::ANSWERS)),
+    );
+    for (id, what) in [
+        (m::DROPPED, "answers dropped"),
+        (m::CORRUPTED, "answers corrupted"),
+        (m::CLOSED, "connections closed on purpose"),
+        (m::BROKEN, "connections broken"),
+    ] {
+        if number(id) > 0.0 {
+            text += &format!(", {} {what}", count(number(id)));
         }
-        text
     }
+    text
 }
 
 impl Tally for MessageTally {
     fn second(&mut self, second: Second<'_>) -> Option<String> {
         self.totals.add(second.sessions, second.seconds);
         let catalogue = MessageServerConfig::CATALOGUE;
-        let last = Totals::of_window(catalogue, second.sessions, second.seconds);
-        self.last_second = Counts::from_totals(&last);
+        self.last_second = Totals::of_window(catalogue, second.sessions, second.seconds);
         let began = second.start.since_start().as_secs_f64();
         Some(to_line(
-            &serde_json::json!({ "second": began, "counts": self.last_second }),
+            &json!({ "second": began, "counts": counts(&self.last_second) }),
         ))
     }
 
     fn progress(&self) -> String {
         format!(
             "{} in the last second; {}",
-            count(self.last_second.messages as f64),
-            Counts::from_totals(&self.totals).describe()
+            count(counter(&self.last_second, m::RECEIVED) as f64),
+            describe(&self.totals)
         )
     }
 
     fn result(&self) -> Vec<String> {
-        vec![Counts::from_totals(&self.totals).describe()]
+        vec![describe(&self.totals)]
     }
 
     fn final_line(&self) -> String {
-        to_line(&serde_json::json!({ "messages": Counts::from_totals(&self.totals) }))
+        to_line(&json!({ "messages": counts(&self.totals) }))
     }
 }

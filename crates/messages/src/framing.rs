@@ -38,14 +38,17 @@ pub struct LengthPrefix {
 }
 
 impl LengthPrefix {
+    /// Number of bytes that the length counts for the prefix itself.
+    fn own_bytes(self) -> u64 {
+        match self.includes_itself {
+            true => self.bytes.into(),
+            false => 0,
+        }
+    }
+
     /// Returns the prefix of a message of this length, or `None` if it does not fit.
     fn prefix_value(self, length: u64) -> Option<u64> {
-        let own = if self.includes_itself {
-            u64::from(self.bytes)
-        } else {
-            0
-        };
-        let number = length.checked_add(own)?;
+        let number = length.checked_add(self.own_bytes())?;
         let bits = 8 * u32::from(self.bytes);
         (bits >= 64 || number >> bits == 0).then_some(number)
     }
@@ -60,21 +63,13 @@ impl LengthPrefix {
     }
 
     fn read(self, header: &[u8]) -> Result<u64, Malformed> {
+        let append = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
         let number = match self.order {
-            Order::Big => header
-                .iter()
-                .fold(0, |number, &byte| number << 8 | u64::from(byte)),
-            Order::Little => header
-                .iter()
-                .rev()
-                .fold(0, |number, &byte| number << 8 | u64::from(byte)),
+            Order::Big => header.iter().fold(0, append),
+            Order::Little => header.iter().rev().fold(0, append),
         };
-        match self.includes_itself {
-            false => Ok(number),
-            true => number
-                .checked_sub(u64::from(self.bytes))
-                .ok_or(Malformed::Length(number)),
-        }
+        let length = number.checked_sub(self.own_bytes());
+        length.ok_or(Malformed::Length(number))
     }
 }
 
@@ -124,13 +119,7 @@ impl Framing {
     pub fn length_max(&self) -> u64 {
         match self {
             Framing::Length(prefix) if prefix.bytes < 8 => {
-                let value_max = (1u64 << (8 * prefix.bytes)) - 1;
-                value_max
-                    - if prefix.includes_itself {
-                        u64::from(prefix.bytes)
-                    } else {
-                        0
-                    }
+                (1u64 << (8 * prefix.bytes)) - 1 - prefix.own_bytes()
             }
             _ => u64::MAX,
         }
@@ -231,13 +220,7 @@ impl MessageReader {
         let frame = match framing {
             Framing::None => match limits.unframed_length {
                 0 if input.is_empty() => None,
-                0 => {
-                    let body = std::mem::take(input);
-                    Some(Message {
-                        length: body.len() as u64,
-                        body: Some(body),
-                    })
-                }
+                0 => Some(whole_message(std::mem::take(input))),
                 _ if input.is_empty() => None,
                 fixed => self.read_counted(fixed as u64, limits, input),
             },
@@ -311,10 +294,7 @@ impl MessageReader {
                     .and_then(|length| input.split_at_checked(length));
                 if let Some((body, rest)) = whole {
                     *input = rest;
-                    return Some(Message {
-                        length,
-                        body: Some(body),
-                    });
+                    return Some(whole_message(body));
                 }
                 self.buffer.clear();
                 IncompleteMessage {
@@ -358,13 +338,10 @@ impl MessageReader {
             if let Some(at) = find(input, delimiter) {
                 let (body, rest) = input.split_at(at);
                 *input = &rest[delimiter.len()..];
-                let length = body.len() as u64;
-                return match length > limits.length_max {
-                    true => Err(Malformed::TooLong(length)),
-                    false => Ok(Some(Message {
-                        length,
-                        body: Some(body),
-                    })),
+                let message = whole_message(body);
+                return match message.length > limits.length_max {
+                    true => Err(Malformed::TooLong(message.length)),
+                    false => Ok(Some(message)),
                 };
             }
             if input.is_empty() {
@@ -438,6 +415,13 @@ impl MessageReader {
         if self.incomplete.is_none() && self.buffer.capacity() > 0 {
             self.buffer = Vec::new();
         }
+    }
+}
+
+fn whole_message(body: &[u8]) -> Message<'_> {
+    Message {
+        length: body.len() as u64,
+        body: Some(body),
     }
 }
 

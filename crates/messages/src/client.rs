@@ -12,7 +12,7 @@ use super::exchange::{ClientExchange, ClientScript};
 use super::failure::Failure;
 use super::framing::{MessageReader, ReadLimits, Received};
 use super::metrics as m;
-use super::template::{PlaceholderValues, Template};
+use super::template::Template;
 use super::url::Target;
 use kit::connect_failure::ConnectFailure;
 use kit::lifecycle::{self, FAILED_WAIT_MIN};
@@ -34,7 +34,6 @@ pub struct ClientPlan {
     target: Target,
     script: Arc<ClientScript>,
     steps: Vec<PreparedStep>,
-    wall_nanos: u64,
     /// Answers to the offer of subprotocols that an event has reported.
     reported_subprotocols: Mutex<BTreeSet<Option<String>>>,
 }
@@ -74,7 +73,6 @@ impl ClientPlan {
             config: config.clone(),
             target,
             script: Arc::new(script),
-            wall_nanos: u64::try_from(wall_clock.as_nanos()).unwrap_or(0),
             reported_subprotocols: Mutex::default(),
         })
     }
@@ -368,12 +366,8 @@ impl Greeting {
                     }
                     Some(Received::Ping(payload)) => {
                         let mut pong = Vec::new();
-                        ws::write_control(
-                            ws::PONG,
-                            payload,
-                            Some(derive_seed(&[seed, 9]) as u32),
-                            &mut pong,
-                        );
+                        let mask = derive_seed(&[seed, 9]) as u32;
+                        ws::write_control(ws::PONG, payload, Some(mask), &mut pong);
                         send(cx, pong);
                     }
                     Some(Received::Close(_)) => {
@@ -388,18 +382,12 @@ impl Greeting {
         while let Some(step) = plan.steps.get(self.step) {
             match step {
                 PreparedStep::Send(template) => {
-                    let values = PlaceholderValues {
-                        number: 1,
-                        nanos: plan.wall_nanos.saturating_add(cx.now.as_nanos()),
-                        seed: derive_seed(&[seed, self.step as u64]),
-                    };
+                    let of_step = derive_seed(&[seed, self.step as u64]);
+                    let values = plan.script.placeholder_values(of_step, 1, cx.now);
                     let (mut body, mut out) = (Vec::new(), Vec::new());
                     template.write(&values, &mut body);
-                    framing.write(
-                        &body,
-                        derive_seed(&[seed, self.step as u64, 7]) as u32,
-                        &mut out,
-                    );
+                    let mask = derive_seed(&[seed, self.step as u64, 7]) as u32;
+                    framing.write(&body, mask, &mut out);
                     cx.recorder.add(m::GREETINGS_SENT, 1);
                     send(cx, out);
                 }

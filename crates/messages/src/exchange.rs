@@ -81,6 +81,36 @@ impl ClientScript {
         let length = self.template.length(number);
         (length + self.framing.overhead(length) + sealing) as u64
     }
+
+    /// Values for the placeholders of message `number`, sent at `sent`.
+    #[inline]
+    pub(super) fn placeholder_values(
+        &self,
+        seed: u64,
+        number: u64,
+        sent: Time,
+    ) -> PlaceholderValues {
+        PlaceholderValues {
+            number,
+            nanos: self.wall_nanos.saturating_add(sent.as_nanos()),
+            seed,
+        }
+    }
+
+    /// Appends a message with its framing.
+    #[inline]
+    fn write(&self, values: &PlaceholderValues, out: &mut Vec<u8>) {
+        let length = self.template.length(values.number);
+        let mask = match self.framing {
+            Framing::WebSocket { masked: true, .. } => {
+                derive_seed(&[values.seed, values.number, 5]) as u32
+            }
+            _ => 0,
+        };
+        self.framing.write_header(length, mask, out);
+        self.template.write(values, out);
+        self.framing.write_trailer(length, mask, out);
+    }
 }
 
 /// A message that waits for its answer.
@@ -161,16 +191,13 @@ impl ClientExchange {
         }
     }
 
-    fn placeholder_values(&self, number: u64, sent: Time) -> PlaceholderValues {
-        placeholder_values(&self.script, self.seed, number, sent)
-    }
-
     /// Appends the next message to `out` (hot path). It counts once it was
     /// [sent](ClientExchange::record_sent).
     #[inline]
     pub fn write_next(&self, now: Time, out: &mut Vec<u8>) {
         let number = self.sent + 1;
-        write(&self.script, &self.placeholder_values(number, now), out);
+        let script = &self.script;
+        script.write(&script.placeholder_values(self.seed, number, now), out);
     }
 
     /// Records that the last message written was sent, with `bytes` bytes including framing.
@@ -388,34 +415,6 @@ impl Exchange for ClientExchange {
     }
 }
 
-#[inline]
-fn placeholder_values(
-    script: &ClientScript,
-    seed: u64,
-    number: u64,
-    sent: Time,
-) -> PlaceholderValues {
-    PlaceholderValues {
-        number,
-        nanos: script.wall_nanos.saturating_add(sent.as_nanos()),
-        seed,
-    }
-}
-
-#[inline]
-fn write(script: &ClientScript, values: &PlaceholderValues, out: &mut Vec<u8>) {
-    let length = script.template.length(values.number);
-    let mask = match script.framing {
-        Framing::WebSocket { masked: true, .. } => {
-            derive_seed(&[values.seed, values.number, 5]) as u32
-        }
-        _ => 0,
-    };
-    script.framing.write_header(length, mask, out);
-    script.template.write(values, out);
-    script.framing.write_trailer(length, mask, out);
-}
-
 /// A received message.
 struct ReceivedAnswer<'a> {
     body: Option<&'a [u8]>,
@@ -445,10 +444,8 @@ impl ReceivedAnswer<'_> {
             }
             steps::count_bytes(length);
             tools.scratch.clear();
-            script.template.write(
-                &placeholder_values(script, seed, number, sent),
-                tools.scratch,
-            );
+            let values = script.placeholder_values(seed, number, sent);
+            script.template.write(&values, tools.scratch);
             self.body == Some(&**tools.scratch)
         };
         let position = match script.answers {

@@ -226,15 +226,10 @@ impl ClientConfig {
         let too_long = |length: usize| {
             format!("messages have at most {MESSAGE_BYTES_MAX} bytes, but this one has {length}")
         };
+        let only_one = "only one of `message`, `hex` and `size` is allowed";
         match (&self.message, &self.hex, self.size) {
-            (Some(_), Some(_), _) | (Some(_), _, Some(_)) => Err((
-                "message",
-                "only one of `message`, `hex` and `size` is allowed".to_owned(),
-            )),
-            (_, Some(_), Some(_)) => Err((
-                "hex",
-                "only one of `message`, `hex` and `size` is allowed".to_owned(),
-            )),
+            (Some(_), Some(_), _) | (Some(_), _, Some(_)) => Err(("message", only_one.to_owned())),
+            (_, Some(_), Some(_)) => Err(("hex", only_one.to_owned())),
             (Some(text), None, None) => Template::parse(text).map_err(|error| ("message", error)),
             (None, Some(digits), None) => {
                 let bytes = parse_hex(digits).map_err(|error| ("hex", error))?;

@@ -236,12 +236,8 @@ impl Exchange for ServerExchange {
                 }
                 Some(Received::Close(code)) => {
                     let code = code.map(u16::to_be_bytes);
-                    ws::write_control(
-                        ws::CLOSE,
-                        code.as_ref().map_or(&[], |code| code),
-                        None,
-                        tools.out,
-                    );
+                    let payload = code.as_ref().map_or(&[][..], |code| code);
+                    ws::write_control(ws::CLOSE, payload, None, tools.out);
                     return Ok(NextStep::Finish);
                 }
             };

@@ -5,9 +5,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use measure::Time;
+use measure::{Recorder, Time};
 
 use crate::media::silence;
+use crate::metrics::{STARTUP_DELAY, STARTUP_DELAY_FROM_SENT};
 
 /// Minimum time that a stopped client must have waited for an answer or for media before the wait
 /// counts as a failure of the server: well above what a working server takes, and below what a
@@ -37,6 +38,14 @@ impl MediaTimes {
         let came = self.last.since(self.first);
         let bound = silence::bound(came, self.longest_gap, silence);
         (silent >= bound).then_some(silent)
+    }
+}
+
+/// Records the delays of a start whose media began at `at`. The client was due to start at `due`,
+/// and started at `started`.
+pub fn record_startup(recorder: &mut Recorder, at: Time, due: Time, started: Time) {
+    for (histogram, from) in [(STARTUP_DELAY, due), (STARTUP_DELAY_FROM_SENT, started)] {
+        recorder.record(histogram, at.since(from).as_nanos() as u64);
     }
 }
 

@@ -19,7 +19,7 @@ use super::seq::{SeqNumber, SocketClock};
 use super::source_media::SourceMedia;
 use super::url::Url;
 use kit::connect_failure::ConnectFailure;
-use kit::lifecycle::Addresses;
+use kit::lifecycle::{Addresses, MediaTimes};
 use kit::metrics as clients;
 use kit::publication::{self, Publisher};
 use kit::url::{UrlError, UrlProblem};
@@ -42,7 +42,7 @@ mod zap;
 
 use ack_schedule::AckSchedule;
 use connecting::ClientHandshake;
-use media_receiver::{MediaReceiver, MediaSeen};
+use media_receiver::MediaReceiver;
 use player_sink::PlayerSink;
 use publish::PublishState;
 
@@ -105,7 +105,7 @@ pub struct Client {
     /// Sink that counts media, if the client plays; its media at the last check; and the times of
     /// the checks.
     player: Option<SinkId>,
-    media_seen: MediaSeen,
+    media_times: Option<MediaTimes>,
     ack_schedule: AckSchedule,
     /// Time of the next periodic NAK of a player.
     periodic_nak_at: Time,
@@ -161,7 +161,7 @@ impl Client {
             started: Time::ZERO,
             waiting_since: Time::ZERO,
             player: None,
-            media_seen: MediaSeen::default(),
+            media_times: None,
             ack_schedule: AckSchedule::new(seed),
             periodic_nak_at: Time::NEVER,
             publishing: None,
@@ -368,11 +368,8 @@ impl Client {
             Packet::Control(header, control) => {
                 let at = datagram.at;
                 let (own, channel) = (self.header(cx.now), self.channel);
-                if let Some(sink) = self.player {
-                    let receiver = cx.sinks.get::<PlayerSink>(sink).receiver();
-                    let reply = receiver.and_then(|receiver| {
-                        receiver.control(&control, header.timestamp, at, cx.recorder)
-                    });
+                if let Some(receiver) = self.receiver(cx.sinks) {
+                    let reply = receiver.control(&control, header.timestamp, at, cx.recorder);
                     if let Some(reply) = reply {
                         let write = |out: &mut Vec<u8>| reply.write(own, out);
                         cx.outbox.add(cx.out, channel, None, write);
@@ -386,26 +383,28 @@ impl Client {
 
     /// Header of a control packet that is sent at `now`.
     fn header(&self, now: Time) -> ControlHeader {
-        ControlHeader {
-            timestamp: self.clock.timestamp(now),
-            destination: self.peer,
-        }
+        ControlHeader::sent_at(now, self.clock, self.peer)
+    }
+
+    /// Receiver of a client that plays, once the connection is established.
+    fn receiver<'a>(&self, sinks: &'a mut Sinks) -> Option<&'a mut MediaReceiver> {
+        sinks.get::<PlayerSink>(self.player?).receiver.as_mut()
     }
 
     /// Checks the media that has arrived so far.
     fn check_media(&mut self, cx: &mut Context<'_>) {
         let Some(sink) = self.player else { return };
         let player = cx.sinks.get::<PlayerSink>(sink);
-        self.liveness.record_received(player.last_arrival_at());
-        let malformed = player.malformed();
-        let Some(receiver) = player.receiver() else {
+        self.liveness.record_received(player.last_arrival_at);
+        let malformed = player.malformed;
+        let Some(receiver) = &mut player.receiver else {
             return;
         };
         receiver.settle(cx.now, cx.recorder);
-        let before = std::mem::replace(&mut self.media_seen, receiver.seen());
+        let before = std::mem::replace(&mut self.media_times, receiver.media_times());
         let no_stream = receiver.no_stream_detail();
         let undecryptable = receiver.is_undecryptable();
-        if let (None, Some(at)) = (before.first, self.media_seen.first) {
+        if let (None, Some(MediaTimes { first: at, .. })) = (before, self.media_times) {
             self.check = Some(at + self.config.silence.0);
             self.record_startup(cx, at);
             cx.out.push_back(Output::Playing { at });
@@ -433,7 +432,7 @@ impl Client {
         let channel = self.channel;
         let sent = match (self.player, &mut self.publishing) {
             (Some(sink), _) => {
-                let Some(receiver) = cx.sinks.get::<PlayerSink>(sink).receiver() else {
+                let Some(receiver) = &mut cx.sinks.get::<PlayerSink>(sink).receiver else {
                     return;
                 };
                 receiver.write(now, |write| cx.outbox.add(cx.out, channel, None, write))
@@ -462,10 +461,8 @@ impl Client {
         }
         if now >= self.sample_at {
             self.sample_at = self.next_sample(now);
-            if let Some(sink) = self.player {
-                if let Some(receiver) = cx.sinks.get::<PlayerSink>(sink).receiver() {
-                    receiver.sample(cx.recorder);
-                }
+            if let Some(receiver) = self.receiver(cx.sinks) {
+                receiver.sample(cx.recorder);
             } else if let Some(publishing) = &mut self.publishing {
                 publishing.count(cx, true);
             }
@@ -537,9 +534,7 @@ impl Session for Client {
         self.check_media(cx);
         self.send_due(cx);
         self.check_timeouts(cx);
-        if let Some(sink) = self.player
-            && let Some(receiver) = cx.sinks.get::<PlayerSink>(sink).receiver()
-        {
+        if let Some(receiver) = self.receiver(cx.sinks) {
             receiver.plan(&mut self.ack_schedule, cx.now);
             self.periodic_nak_at = receiver.periodic_nak_at();
         }
@@ -554,7 +549,7 @@ impl Session for Client {
                 handshake.map_or(own, |handshake| handshake.due())
             }
             // The other work that is due is done at the same time.
-            Phase::Playing => self.ack_schedule.next_at().min(self.periodic_nak_at),
+            Phase::Playing => self.ack_schedule.next_at.min(self.periodic_nak_at),
             Phase::Publishing | Phase::Finishing => {
                 let publishing = self.publishing.as_ref();
                 let asks =

@@ -8,11 +8,10 @@ use serde::Serialize;
 use crate::codec::chunk::MediaMessage;
 use crate::codec::media::{Codec, MediaHeader, PacketContent, find_time_code};
 use crate::metrics as m;
-use kit::lifecycle::MediaTimes;
+use kit::lifecycle::{self, MediaTimes};
 use kit::media::frames::metrics as frames;
 use kit::media::frames::{Frame, FrameConfig, FrameCounts, FrameReceiver};
 use kit::media::silence;
-use kit::metrics as clients;
 use kit::viewer::Delivery;
 use session::{ArrivalTimes, StreamRow};
 
@@ -311,12 +310,8 @@ impl Playing {
             longest_gap: Duration::ZERO,
         });
         if !self.start_times.is_later_channel {
-            for (histogram, from) in [
-                (clients::STARTUP_DELAY, self.start_times.due),
-                (clients::STARTUP_DELAY_FROM_SENT, self.start_times.started),
-            ] {
-                record(recorder, histogram, at, from);
-            }
+            let StartTimes { due, started, .. } = self.start_times;
+            lifecycle::record_startup(recorder, at, due, started);
         }
         record(recorder, m::PLAY_TO_MEDIA, at, self.start_times.asked);
         Some(at)

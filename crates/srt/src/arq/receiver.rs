@@ -355,10 +355,7 @@ impl Receiver {
     }
 
     fn header(&self, now: Time) -> ControlHeader {
-        ControlHeader {
-            timestamp: self.clock.timestamp(now),
-            destination: self.peer,
-        }
+        ControlHeader::sent_at(now, self.clock, self.peer)
     }
 
     /// Interval of periodic NAKs (SRT, 4.8.2). Without TSBPD, libsrt waits longer for the

@@ -584,10 +584,7 @@ impl Sender {
     /// Appends the next control packet that is due, as one datagram. Returns `false` if none is
     /// due.
     pub fn write_next(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
-        let header = ControlHeader {
-            timestamp: self.clock.timestamp(now),
-            destination: self.peer,
-        };
+        let header = ControlHeader::sent_at(now, self.clock, self.peer);
         if self.pending_control.is_empty() {
             self.repeat_drop_requests(now);
         }

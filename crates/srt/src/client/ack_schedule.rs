@@ -20,7 +20,8 @@ const IDLE_MAX: Duration = Duration::from_millis(40);
 /// work for a packet, so it is done as rarely as the latency allows.
 #[derive(Debug)]
 pub(super) struct AckSchedule {
-    next_at: Time,
+    /// Time of the next sweep.
+    pub(super) next_at: Time,
     interval: Duration,
     /// Offset of the sweeps: clients take turns, so that a worker is never busy with them for long.
     phase: u64,
@@ -38,11 +39,6 @@ impl AckSchedule {
             phase: (seed % GRID_PERIODS_MAX) * WAKEUP_GRID.as_nanos() as u64,
             received: 0,
         }
-    }
-
-    /// Time of the next sweep.
-    pub(super) fn next_at(&self) -> Time {
-        self.next_at
     }
 
     /// Plans the next sweep if one was due: after an eighth of the latency, at least 5 and at most
@@ -82,14 +78,14 @@ mod tests {
     /// milliseconds.
     fn waits(sweeps: &mut AckSchedule, count: u64, latency: Duration, comes: bool) -> Vec<u128> {
         let each = (1..=count).map(|turn| {
-            let now = sweeps.next_at();
+            let now = sweeps.next_at;
             let came = if comes {
                 sweeps.received + turn
             } else {
                 sweeps.received
             };
             sweeps.plan(now, latency, &counted(came));
-            sweeps.next_at().since(now).as_millis()
+            sweeps.next_at.since(now).as_millis()
         });
         each.collect()
     }
@@ -119,15 +115,12 @@ mod tests {
         let at = |seed| {
             let mut sweeps = AckSchedule::new(seed);
             sweeps.plan(Time::from_start(LATENCY), LATENCY, &counted(1));
-            sweeps.next_at().since_start().as_millis()
+            sweeps.next_at.since_start().as_millis()
         };
         assert_eq!([0, 1, 2, 3].map(at), [130, 125, 130, 125]);
         let mut sweeps = AckSchedule::new(1);
         sweeps.plan(Time::from_start(LATENCY), LATENCY, &counted(1));
         sweeps.plan(Time::from_start(LATENCY), LATENCY, &counted(2));
-        assert_eq!(
-            sweeps.next_at(),
-            Time::from_start(Duration::from_millis(125))
-        );
+        assert_eq!(sweeps.next_at, Time::from_start(Duration::from_millis(125)));
     }
 }

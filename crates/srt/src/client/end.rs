@@ -9,14 +9,14 @@ use super::{Client, Phase};
 use crate::codec::packet::Control;
 use crate::failure::Failure;
 use kit::connect_failure::ConnectFailure;
-use kit::lifecycle::{self, FAILED_WAIT_MIN};
+use kit::lifecycle::{self, FAILED_WAIT_MIN, MediaTimes};
 use kit::media::ts::metrics as ts;
 use kit::viewer::Viewing;
 use session::{Context, Note, Outcome, Output, Sinks, StreamRow};
 
 impl Client {
     fn has_played(&self) -> bool {
-        self.media_seen.first.is_some()
+        self.media_times.is_some()
     }
 
     /// Handles a shutdown by the server.
@@ -51,10 +51,9 @@ impl Client {
 
     /// Describes the progress of the client.
     pub(super) fn describe_progress(&self, now: Time) -> String {
-        match (self.media_seen.first, self.phase) {
-            (Some(_), _) | (_, Phase::Playing) => {
-                lifecycle::describe_progress(self.media_seen.first, now)
-            }
+        let first = self.media_times.map(|times| times.first);
+        match (first, self.phase) {
+            (Some(_), _) | (_, Phase::Playing) => lifecycle::describe_progress(first, now),
             (_, Phase::Publishing | Phase::Finishing) => "while the client published".to_owned(),
             _ => "within the handshake".to_owned(),
         }
@@ -73,7 +72,7 @@ impl Client {
     }
 
     fn check_for_media(&mut self, cx: &mut Context<'_>) {
-        let Some(last) = self.media_seen.last else {
+        let Some(MediaTimes { last, .. }) = self.media_times else {
             let detail = describe_no_media(self.config.no_media);
             return self.fail(cx, Failure::NoMedia, detail);
         };
@@ -135,10 +134,7 @@ impl Client {
         if self.publisher.has_left() {
             return None;
         }
-        let silent = self
-            .media_seen
-            .times()?
-            .stopped_for(now, self.config.silence.0)?;
+        let silent = self.media_times?.stopped_for(now, self.config.silence.0)?;
         let detail = lifecycle::describe_silence("media", silent);
         Some((Failure::MediaStopped, detail))
     }
@@ -146,8 +142,7 @@ impl Client {
     /// Ends the client with a failure. Its detail also shows the addresses.
     pub(super) fn fail(&mut self, cx: &mut Context<'_>, failure: Failure, detail: impl Display) {
         if matches!(failure, Failure::MediaStopped | Failure::PeerIdle)
-            && let Some(sink) = self.player
-            && let Some(receiver) = cx.sinks.get::<PlayerSink>(sink).receiver()
+            && let Some(receiver) = self.receiver(cx.sinks)
         {
             receiver.fell_silent(cx.now, cx.recorder);
         }
@@ -179,19 +174,14 @@ impl Client {
             .publisher
             .final_counts()
             .filter(|_| matches!(outcome, Outcome::Completed | Outcome::EndedByServer { .. }));
-        if let Some(sink) = self.player
-            && let Some(receiver) = cx.sinks.get::<PlayerSink>(sink).receiver()
-        {
+        if let Some(receiver) = self.receiver(cx.sinks) {
             receiver.finish(cx.now, total_sent, cx.recorder);
         }
         if self.publishing.is_none() {
-            let delivery = self.player.and_then(|sink| {
-                let receiver = cx.sinks.get::<PlayerSink>(sink).receiver()?;
-                Some(receiver.delivery())
-            });
+            let delivery = self.receiver(cx.sinks).map(|receiver| receiver.delivery());
             let viewing = Viewing {
                 due: self.planned_start,
-                first_media: self.media_seen.first,
+                first_media: self.media_times.map(|times| times.first),
                 ended: cx.now,
                 delivery: delivery.unwrap_or_default(),
             };
@@ -211,11 +201,10 @@ impl Client {
     /// Judges the picture and sound of a stream that has not failed: fails the client if there was
     /// no picture, and counts video or audio that was silent while the rest of the stream arrived.
     fn judge_media(&self, cx: &mut Context<'_>, outcome: Outcome) -> Outcome {
-        let is_failed = matches!(outcome, Outcome::Failed(_));
-        let Some(sink) = self.player.filter(|_| !is_failed) else {
-            return outcome;
+        let receiver = match outcome {
+            Outcome::Failed(_) => None,
+            _ => self.receiver(cx.sinks),
         };
-        let receiver = cx.sinks.get::<PlayerSink>(sink).receiver();
         let Some(checker) = receiver.as_ref().and_then(|receiver| receiver.checker()) else {
             return outcome;
         };
@@ -240,13 +229,9 @@ impl Client {
     }
 
     pub(super) fn rows(&self, sinks: &mut Sinks) -> Vec<StreamRow> {
-        let receiver = self
-            .player
-            .map(|sink| sinks.get::<PlayerSink>(sink).receiver());
-        let row = receiver
-            .flatten()
-            .map(|receiver| receiver.row(self.url.to_string()));
-        row.flatten().map(StreamRow::new).into_iter().collect()
+        let receiver = self.receiver(sinks);
+        let row = receiver.and_then(|receiver| receiver.row(self.url.to_string()));
+        row.map(StreamRow::new).into_iter().collect()
     }
 
     fn with_addresses(&self, detail: impl Display) -> String {

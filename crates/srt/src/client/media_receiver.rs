@@ -7,11 +7,10 @@ use measure::{ArrivalRun, Recorder, Time};
 
 use super::ack_schedule::AckSchedule;
 use super::message_counter::MessageCounter;
-use crate::arq::TsbpdConfig;
 use crate::arq::receiver::{PacketStatus, Receiver, ReceiverConfig};
 use crate::arq::statistics::ReceiverStatistics;
 use crate::codec::handshake::Extension;
-use crate::codec::packet::{Control, DataHeader, HEADER};
+use crate::codec::packet::{Control, DataHeader, wire_overhead};
 use crate::crypto::Decryptor;
 use crate::handshake::Negotiated;
 use crate::metrics as m;
@@ -53,28 +52,6 @@ pub(super) struct MediaReceiver {
     reply: Vec<u8>,
 }
 
-/// Media that has arrived so far.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct MediaSeen {
-    /// Arrival times of the first and of the last media, if any.
-    pub(super) first: Option<Time>,
-    pub(super) last: Option<Time>,
-    /// Longest time without media.
-    pub(super) longest_gap: Duration,
-}
-
-impl MediaSeen {
-    /// Arrival times. `None` before the first media.
-    pub(super) fn times(&self) -> Option<MediaTimes> {
-        let (first, last) = self.first.zip(self.last)?;
-        Some(MediaTimes {
-            first,
-            last,
-            longest_gap: self.longest_gap,
-        })
-    }
-}
-
 impl MediaReceiver {
     /// Creates the receiving side of an established connection. Delays count from `due`, and media
     /// delays from the wall clock.
@@ -86,21 +63,15 @@ impl MediaReceiver {
         playout_buffer: Duration,
         over_ipv6: bool,
     ) -> MediaReceiver {
-        let first = negotiated.peer_initial_sequence;
-        let tsbpd = TsbpdConfig {
-            reference: negotiated.reference,
-            timestamp: negotiated.timestamp,
-            latency: negotiated.receive_latency,
-        };
-        let config = ReceiverConfig::live(first, negotiated.peer_socket_id, clock, tsbpd);
+        let config = negotiated.receiver(clock);
         MediaReceiver {
             receiver: Receiver::new(ReceiverConfig {
-                tsbpd: negotiated.tsbpd_receiving.then_some(tsbpd),
+                tsbpd: config.tsbpd.filter(|_| negotiated.tsbpd_receiving),
                 read_delay_max: READ_DELAY_MAX,
                 ..config
             }),
             decryptor: negotiated.decryptor,
-            reorder_buffer: ReorderBuffer::new(first),
+            reorder_buffer: ReorderBuffer::new(config.first_sequence),
             checker: Box::new(TsChecker::new(&TsCheckerConfig {
                 due,
                 group: None,
@@ -109,8 +80,7 @@ impl MediaReceiver {
                 playout_buffer,
             })),
             message_counter: None,
-            // RFC 791, 3.1, or RFC 8200, 3; RFC 768.
-            overhead: HEADER + 8 + if over_ipv6 { 40 } else { 20 },
+            overhead: wire_overhead(over_ipv6),
             wire_bytes: 0,
             undecryptable: 0,
             decrypted: 0,
@@ -297,20 +267,16 @@ impl MediaReceiver {
         any
     }
 
-    /// Media that has arrived so far.
-    pub(super) fn seen(&self) -> MediaSeen {
-        match &self.message_counter {
-            Some(counter) => MediaSeen {
-                first: counter.first_arrival(),
-                last: counter.last_arrival(),
-                longest_gap: counter.longest_gap(),
-            },
-            None => MediaSeen {
-                first: self.checker.first_arrival(),
-                last: self.checker.last_arrival(),
-                longest_gap: self.checker.longest_gap(),
-            },
+    /// Arrival times of all media. `None` before the first.
+    pub(super) fn media_times(&self) -> Option<MediaTimes> {
+        if let Some(counter) = &self.message_counter {
+            return counter.media_times();
         }
+        Some(MediaTimes {
+            first: self.checker.first_arrival()?,
+            last: self.checker.last_arrival()?,
+            longest_gap: self.checker.longest_gap(),
+        })
     }
 
     /// Detail of the failure if the input is not a transport stream.

@@ -1,14 +1,13 @@
 //! Message counts of a client. The content of messages is not a transport stream, and is not
 //! checked.
 
-use std::time::Duration;
-
 use measure::{Recorder, Time};
 
 use crate::codec::packet::DataHeader;
 use crate::messages::{MessageOutcome, MessageTracker};
 use crate::metrics as m;
 use crate::seq::SeqNumber;
+use kit::lifecycle::MediaTimes;
 use kit::media::shared::Arrivals;
 
 /// Messages of a connection.
@@ -48,17 +47,13 @@ impl MessageCounter {
         self.messages.settle(now, acknowledged, report);
     }
 
-    pub(super) fn first_arrival(&self) -> Option<Time> {
-        self.first
-    }
-
-    pub(super) fn last_arrival(&self) -> Option<Time> {
-        self.first.map(|_| self.arrivals.last())
-    }
-
-    /// Longest time without a packet.
-    pub(super) fn longest_gap(&self) -> Duration {
-        self.arrivals.longest_gap()
+    /// Arrival times of all packets. `None` before the first.
+    pub(super) fn media_times(&self) -> Option<MediaTimes> {
+        Some(MediaTimes {
+            first: self.first?,
+            last: self.arrivals.last(),
+            longest_gap: self.arrivals.longest_gap(),
+        })
     }
 }
 

@@ -34,13 +34,13 @@ const EARLY_MAX: usize = 512;
 pub(super) struct PlayerSink {
     socket_id: u32,
     /// `Some` once the connection is established.
-    receiver: Option<MediaReceiver>,
+    pub(super) receiver: Option<MediaReceiver>,
     /// Packets that arrived earlier, in order.
     early: Vec<(Time, Box<[u8]>)>,
     /// Arrival time of the last packet for this socket.
-    last_arrival_at: Time,
+    pub(super) last_arrival_at: Time,
     /// Number of consecutive malformed packets.
-    malformed: u32,
+    pub(super) malformed: u32,
 }
 
 impl Sink for PlayerSink {
@@ -118,21 +118,6 @@ impl PlayerSink {
                 self.malformed += 1;
             }
         }
-    }
-
-    /// Receiver, once the connection is established.
-    pub(super) fn receiver(&mut self) -> Option<&mut MediaReceiver> {
-        self.receiver.as_mut()
-    }
-
-    /// Arrival time of the last packet.
-    pub(super) fn last_arrival_at(&self) -> Time {
-        self.last_arrival_at
-    }
-
-    /// Number of consecutive malformed packets.
-    pub(super) fn malformed(&self) -> u32 {
-        self.malformed
     }
 }
 
@@ -229,13 +214,13 @@ mod tests {
         }
         assert_eq!(recorder.counter(clients::LOST_IN_TESTER), 3);
         player.begin(playing(), &mut recorder);
-        let receiver = player.receiver().expect("it has begun");
+        let receiver = player.receiver.as_mut().expect("it has begun");
         receiver.settle(at(600), &mut recorder);
-        assert_eq!(receiver.seen().first, Some(at(0)));
+        assert_eq!(receiver.media_times().map(|times| times.first), Some(at(0)));
         assert_eq!(recorder.counter(m::PKT_RECV_UNIQUE), EARLY_MAX as u64);
         // Later packets are not kept.
         arrive(&mut player, &mut recorder, &packet(515, OWN), 600);
-        assert_eq!(player.last_arrival_at(), at(600));
+        assert_eq!(player.last_arrival_at, at(600));
         assert!(player.early.is_empty());
     }
 
@@ -258,7 +243,7 @@ mod tests {
         assert_eq!(event(&mut player, 2, 2), due);
         assert_eq!(event(&mut player, 4, 3), None, "the session has not looked");
         let mut sent = 0;
-        let receiver = player.receiver().expect("it has begun");
+        let receiver = player.receiver.as_mut().expect("it has begun");
         receiver.write(at(4), |write| {
             let mut out = Vec::new();
             write(&mut out);
@@ -285,12 +270,9 @@ mod tests {
         for wrong in [&good[..10], &packet(0, OWN + 1), &[]] {
             arrive(&mut player, &mut recorder, wrong, 2);
         }
-        assert_eq!(
-            (player.malformed(), player.last_arrival_at()),
-            (4, Time::ZERO)
-        );
+        assert_eq!((player.malformed, player.last_arrival_at), (4, Time::ZERO));
         assert_eq!(recorder.counter(m::PKT_MALFORMED), 4);
         arrive(&mut player, &mut recorder, &good, 3);
-        assert_eq!((player.malformed(), player.last_arrival_at()), (0, at(3)));
+        assert_eq!((player.malformed, player.last_arrival_at), (0, at(3)));
     }
 }

@@ -3,16 +3,17 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use measure::Time;
+use measure::{CounterId, Time};
 
 use super::{Client, Phase};
 use crate::arq::flow::{DepartureCounts, SourceFlow, SourceSettings};
 use crate::arq::sender::{Bandwidth, SentMessageCounts};
 use crate::arq::statistics::SenderStatistics;
-use crate::codec::packet::{Control, HEADER};
+use crate::codec::packet::{Control, wire_overhead};
 use crate::handshake::Negotiated;
 use crate::metrics as m;
 use crate::source_media::SourceMedia;
+use kit::lifecycle;
 use kit::publication::Publication;
 use session::seeds::derive_seed;
 use session::{ChannelId, Context, FlowId, Output, ReadTiming};
@@ -35,7 +36,7 @@ pub(super) struct PublishState {
     latency: Duration,
     /// Bytes of headers of each packet on the wire.
     overhead: u64,
-    counted: (SenderStatistics, DepartureCounts, SentMessageCounts),
+    counted: Counted,
     /// Time that packets waited in the send buffer, in nanoseconds.
     delays: Vec<u64>,
     /// Control packets to be sent, and the end of each.
@@ -44,6 +45,30 @@ pub(super) struct PublishState {
     /// Time at which the sender is asked next for control packets of its own.
     sender_poll_at: Time,
 }
+
+/// Counts of the sender, of departed packets and of messages.
+type Counted = (SenderStatistics, DepartureCounts, SentMessageCounts);
+
+/// One of those counts.
+type Part = fn(&Counted) -> u64;
+
+/// Counters, and what each counts.
+const PARTS: [(CounterId, Part); 12] = [
+    (m::PKT_SENT, |(_, left, _)| left.first + left.again),
+    (m::PKT_SENT_UNIQUE, |(_, left, _)| left.first),
+    (m::PKT_RETRANS, |(_, left, _)| left.again),
+    (m::PKT_SND_LOSS, |(sender, ..)| sender.pkt_snd_loss),
+    (m::PKT_SND_DROP, |(sender, ..)| sender.pkt_snd_drop),
+    (m::PKT_RECV_ACK, |(sender, ..)| sender.pkt_recv_ack),
+    (m::PKT_RECV_NAK, |(sender, ..)| sender.pkt_recv_nak),
+    (m::SENT_BYTES, |(sender, ..)| sender.byte_sent_unique),
+    (m::MESSAGES_SENT, |(.., messages)| messages.taken),
+    (m::MESSAGES_ACKNOWLEDGED, |(.., messages)| {
+        messages.acknowledged
+    }),
+    (m::MESSAGES_DROPPED, |(.., messages)| messages.dropped),
+    (m::MESSAGES_NOT_TAKEN, |(.., messages)| messages.refused),
+];
 
 impl PublishState {
     pub(super) fn new(media: SourceMedia) -> PublishState {
@@ -138,61 +163,30 @@ impl PublishState {
             (sender.statistics(), left, sender.messages())
         });
         self.record_delays(cx);
-        let (now, left, messages) = (all.0, all.1, all.2.unwrap_or_default());
-        let counted = std::mem::replace(&mut self.counted, (now, left, messages));
-        let (before, left_before, messages_before) = counted;
-        let sent = left.first + left.again - left_before.first - left_before.again;
         let is_stream = all.2.is_none();
-        let refused = |own: &SenderStatistics| {
-            own.pkt_snd_refused
-                + if is_stream {
-                    own.pkt_snd_drop_unsent
-                } else {
-                    0
-                }
-        };
-        let bytes = |own: &SenderStatistics| own.byte_sent_unique + own.byte_retrans;
-        for (counter, more) in [
-            (m::PKT_SENT, sent),
-            (m::PKT_SENT_UNIQUE, left.first - left_before.first),
-            (m::PKT_RETRANS, left.again - left_before.again),
-            (m::PKT_SND_LOSS, now.pkt_snd_loss - before.pkt_snd_loss),
-            (m::PKT_SND_DROP, now.pkt_snd_drop - before.pkt_snd_drop),
-            (m::PKT_RECV_ACK, now.pkt_recv_ack - before.pkt_recv_ack),
-            (m::PKT_RECV_NAK, now.pkt_recv_nak - before.pkt_recv_nak),
-            (
-                m::NOT_TAKEN,
-                refused(&now) - refused(&before) + left.not_taken - left_before.not_taken,
-            ),
-            (
-                m::SENT_BYTES,
-                now.byte_sent_unique - before.byte_sent_unique,
-            ),
-            (
-                m::SENT_WIRE_BYTES,
-                bytes(&now) - bytes(&before) + sent * self.overhead,
-            ),
-            (m::MESSAGES_SENT, messages.taken - messages_before.taken),
-            (
-                m::MESSAGES_ACKNOWLEDGED,
-                messages.acknowledged - messages_before.acknowledged,
-            ),
-            (
-                m::MESSAGES_DROPPED,
-                messages.dropped - messages_before.dropped,
-            ),
-            (
-                m::MESSAGES_NOT_TAKEN,
-                messages.refused - messages_before.refused,
-            ),
-        ] {
-            cx.recorder.add(counter, more);
+        let now = (all.0, all.1, all.2.unwrap_or_default());
+        let before = std::mem::replace(&mut self.counted, now);
+        for (counter, part) in PARTS {
+            cx.recorder.add(counter, part(&now) - part(&before));
         }
+        let not_taken = |(sender, left, _): &Counted| {
+            let unsent = u64::from(is_stream) * sender.pkt_snd_drop_unsent;
+            sender.pkt_snd_refused + unsent + left.not_taken
+        };
+        let wire_bytes = |(sender, left, _): &Counted| {
+            let sent = left.first + left.again;
+            sender.byte_sent_unique + sender.byte_retrans + sent * self.overhead
+        };
+        cx.recorder
+            .add(m::NOT_TAKEN, not_taken(&now) - not_taken(&before));
+        cx.recorder
+            .add(m::SENT_WIRE_BYTES, wire_bytes(&now) - wire_bytes(&before));
+        let (sender, ..) = now;
         if levels {
             cx.recorder
-                .record(m::SND_BUFFER, now.ms_snd_buf * 1_000_000);
-            if now.pkt_recv_ack > 0 {
-                cx.recorder.record(m::RTT, now.us_rtt * 1000);
+                .record(m::SND_BUFFER, sender.ms_snd_buf * 1_000_000);
+            if sender.pkt_recv_ack > 0 {
+                cx.recorder.record(m::RTT, sender.us_rtt * 1000);
             }
         }
     }
@@ -214,12 +208,7 @@ impl Client {
         self.check = None;
         let remote = self.addresses.and_then(|(_, remote)| remote);
         let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-        let headers = if remote.is_some_and(|to| to.is_ipv6()) {
-            48
-        } else {
-            28
-        };
-        publishing.overhead = (HEADER + headers) as u64;
+        publishing.overhead = wire_overhead(remote.is_some_and(|to| to.is_ipv6())) as u64;
         publishing.latency = negotiated.send_latency;
         if let SourceMedia::Stream(_) = publishing.media {
             let latency = negotiated.send_latency.as_nanos() as u64;
@@ -255,13 +244,7 @@ impl Client {
             channel: self.channel,
             reading: ReadTiming::Soon(ANSWER_DELAY_MAX),
         });
-        for (histogram, from) in [
-            (kit::metrics::STARTUP_DELAY, self.planned_start),
-            (kit::metrics::STARTUP_DELAY_FROM_SENT, self.started),
-        ] {
-            let delay = cx.now.since(from).as_nanos() as u64;
-            cx.recorder.record(histogram, delay);
-        }
+        lifecycle::record_startup(cx.recorder, cx.now, self.planned_start, self.started);
         cx.out.push_back(Output::Playing { at: cx.now });
         Publication::LIVE.publish(cx, self.url.stream_name());
     }

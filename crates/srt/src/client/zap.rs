@@ -3,8 +3,7 @@
 use measure::Time;
 
 use super::Client;
-use super::player_sink::PlayerSink;
-use kit::metrics as clients;
+use kit::lifecycle;
 use kit::zapping::Viewer;
 use session::{Context, Sinks};
 
@@ -17,22 +16,14 @@ impl Client {
 
     /// Records the delays of a start, whose first media arrived at `at`.
     pub(super) fn record_startup(&self, cx: &mut Context<'_>, at: Time) {
-        if self.is_later_channel {
-            return;
-        }
-        for (histogram, from) in [
-            (clients::STARTUP_DELAY, self.planned_start),
-            (clients::STARTUP_DELAY_FROM_SENT, self.started),
-        ] {
-            let delay = at.since(from);
-            cx.recorder.record(histogram, delay.as_nanos() as u64);
+        if !self.is_later_channel {
+            lifecycle::record_startup(cx.recorder, at, self.planned_start, self.started);
         }
     }
 }
 
 impl Viewer for Client {
     fn first_picture(&self, sinks: &mut Sinks) -> Option<Time> {
-        let player = sinks.get::<PlayerSink>(self.player?);
-        player.receiver()?.checker()?.random_access()
+        self.receiver(sinks)?.checker()?.random_access()
     }
 }

@@ -3,15 +3,21 @@
 //! Parsing is zero-copy: it allocates nothing, whatever lengths a peer claims, and rejects a
 //! malformed list as a whole.
 
+use measure::Time;
 use thiserror::Error;
 
-use crate::seq::SeqNumber;
+use crate::seq::{SeqNumber, SocketClock};
 
 /// Length of the packet header in bytes.
 pub const HEADER: usize = 16;
 
 /// Maximum payload of a packet in bytes: an Ethernet frame less the IPv4, UDP and SRT headers.
 pub const PAYLOAD_MAX: usize = 1500 - 20 - 8 - HEADER;
+
+/// Bytes of headers of each data packet on the wire: RFC 791, 3.1, or RFC 8200, 3; RFC 768; SRT.
+pub fn wire_overhead(over_ipv6: bool) -> usize {
+    HEADER + 8 + if over_ipv6 { 40 } else { 20 }
+}
 
 /// Maximum number of words in the loss list of one NAK.
 const NAK_WORDS_MAX: usize = PAYLOAD_MAX / 4;
@@ -123,6 +129,16 @@ pub struct ControlHeader {
     pub timestamp: u32,
     /// Destination socket id; 0 in a handshake if it is not known yet.
     pub destination: u32,
+}
+
+impl ControlHeader {
+    /// Header of a packet that is sent at `now` by `clock`.
+    pub fn sent_at(now: Time, clock: SocketClock, destination: u32) -> ControlHeader {
+        ControlHeader {
+            timestamp: clock.timestamp(now),
+            destination,
+        }
+    }
 }
 
 /// Control packet (SRT, 3.2).

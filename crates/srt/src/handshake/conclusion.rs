@@ -276,12 +276,7 @@ pub(super) fn write_datagram(
     cif: &[u8],
     out: &mut Vec<u8>,
 ) {
-    let timestamp = clock.timestamp(now);
-    let header = ControlHeader {
-        timestamp,
-        destination,
-    };
-    Control::Handshake(cif).write(header, out);
+    Control::Handshake(cif).write(ControlHeader::sent_at(now, clock, destination), out);
 }
 
 /// Responder: checks a conclusion with requests, and returns the negotiated parameters and the

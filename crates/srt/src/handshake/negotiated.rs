@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use measure::Time;
 
+use crate::arq::TsbpdConfig;
+use crate::arq::receiver::ReceiverConfig;
 use crate::codec::handshake::{Flags, KmState};
 use crate::codec::stream_id::StreamId;
 use crate::crypto::{Decryptor, Encryptor};
-use crate::seq::SeqNumber;
+use crate::seq::{SeqNumber, SocketClock};
 
 /// Parameters that two sides negotiated.
 #[derive(Debug)]
@@ -45,6 +47,19 @@ pub struct Negotiated {
     pub encryptor: Option<Encryptor>,
     /// Receiving half, if the connection is encrypted.
     pub decryptor: Option<Decryptor>,
+}
+
+impl Negotiated {
+    /// Configuration of this side's receiver in live mode.
+    pub(crate) fn receiver(&self, clock: SocketClock) -> ReceiverConfig {
+        let tsbpd = TsbpdConfig {
+            reference: self.reference,
+            timestamp: self.timestamp,
+            latency: self.receive_latency,
+        };
+        let first = self.peer_initial_sequence;
+        ReceiverConfig::live(first, self.peer_socket_id, clock, tsbpd)
+    }
 }
 
 /// Encryption state of a connection.

@@ -4,7 +4,6 @@ use bytes::Bytes;
 use measure::Time;
 use serde::Serialize;
 
-use crate::arq::TsbpdConfig;
 use crate::arq::receiver::{PacketStatus, Receiver, ReceiverConfig};
 use crate::codec::packet::{Control, DataHeader};
 use crate::crypto::Decryptor;
@@ -57,34 +56,6 @@ struct IngestedMessages {
 }
 
 impl IngestedMessages {
-    fn handle_outcome(
-        counted: &mut ReceivedMessageCounts,
-        assembly: &mut MessageAssembly,
-        given_up: &mut bool,
-        outcome: MessageOutcome,
-        pass_on: &mut impl FnMut(Bytes),
-    ) {
-        match outcome {
-            MessageOutcome::Whole(message) => {
-                counted.expected += 1;
-                counted.whole += 1;
-                counted.bytes += message.bytes;
-                counted.early += u64::from(message.is_early);
-                match assembly.take(&message) {
-                    Some(content) => pass_on(content),
-                    None => counted.too_large += 1,
-                }
-            }
-            MessageOutcome::Incomplete => {
-                counted.expected += 1;
-                counted.incomplete += 1;
-                *given_up = true;
-            }
-            MessageOutcome::Missing(count) => counted.expected += u64::from(count),
-            MessageOutcome::InconsistentPacket => counted.contradictions += 1,
-        }
-    }
-
     /// Adds a packet, if any, and settles messages after everything before `acknowledged` has
     /// arrived or was given up.
     fn process_packet(
@@ -99,28 +70,34 @@ impl IngestedMessages {
             assembly,
             counted,
         } = self;
-        let mut given_up = false;
         if let Some((header, payload)) = packet {
             assembly.add_packet(header, payload);
-            messages.add_packet(header, payload.len(), at, acknowledged, &mut |outcome| {
-                IngestedMessages::handle_outcome(
-                    counted,
-                    assembly,
-                    &mut given_up,
-                    outcome,
-                    pass_on,
-                );
-            });
-        } else {
-            messages.settle(at, acknowledged, &mut |outcome| {
-                IngestedMessages::handle_outcome(
-                    counted,
-                    assembly,
-                    &mut given_up,
-                    outcome,
-                    pass_on,
-                );
-            });
+        }
+        let mut given_up = false;
+        let report = &mut |outcome| match outcome {
+            MessageOutcome::Whole(message) => {
+                counted.expected += 1;
+                counted.whole += 1;
+                counted.bytes += message.bytes;
+                counted.early += u64::from(message.is_early);
+                match assembly.take(&message) {
+                    Some(content) => pass_on(content),
+                    None => counted.too_large += 1,
+                }
+            }
+            MessageOutcome::Incomplete => {
+                counted.expected += 1;
+                counted.incomplete += 1;
+                given_up = true;
+            }
+            MessageOutcome::Missing(count) => counted.expected += u64::from(count),
+            MessageOutcome::InconsistentPacket => counted.contradictions += 1,
+        };
+        match packet {
+            Some((header, payload)) => {
+                messages.add_packet(header, payload.len(), at, acknowledged, report);
+            }
+            None => messages.settle(at, acknowledged, report),
         }
         if given_up {
             assembly.discard_settled(messages);
@@ -137,22 +114,16 @@ impl Ingest {
         name: String,
         index: usize,
     ) -> Ingest {
-        let first = negotiated.peer_initial_sequence;
-        let tsbpd = TsbpdConfig {
-            reference: negotiated.reference,
-            timestamp: negotiated.timestamp,
-            latency: negotiated.receive_latency,
-        };
-        let config = ReceiverConfig::live(first, negotiated.peer_socket_id, clock, tsbpd);
+        let config = negotiated.receiver(clock);
         Ingest {
             receiver: Receiver::new(ReceiverConfig {
-                tsbpd: (!are_messages).then_some(tsbpd),
+                tsbpd: config.tsbpd.filter(|_| !are_messages),
                 ..config
             }),
             decryptor: negotiated.decryptor,
             content: match are_messages {
                 true => Content::Messages(Box::default()),
-                false => Content::Stream(ReorderBuffer::new(first)),
+                false => Content::Stream(ReorderBuffer::new(config.first_sequence)),
             },
             name,
             index,

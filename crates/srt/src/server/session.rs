@@ -274,10 +274,7 @@ impl ServerSession {
     }
 
     fn header(&self, now: Time) -> ControlHeader {
-        ControlHeader {
-            timestamp: self.clock.timestamp(now),
-            destination: self.peer,
-        }
+        ControlHeader::sent_at(now, self.clock, self.peer)
     }
 
     fn datagram(&mut self, cx: &mut Context<'_>, datagram: &Datagram<'_>) {

@@ -137,6 +137,21 @@ impl Check {
         }
     }
 
+    /// A counter whose value is known.
+    pub const fn exact(
+        clients: &'static str,
+        metric: &'static str,
+        truth: fn(&Evidence) -> Option<TrueValue>,
+    ) -> Check {
+        Check {
+            clients,
+            metric,
+            figure: Statistic::Value,
+            truth: Truth::Known(truth),
+            tolerance: Tolerance::Exact,
+        }
+    }
+
     /// A counter that must be 0.
     pub const fn zero(clients: &'static str, metric: &'static str) -> Check {
         Check::count(clients, metric, &[])

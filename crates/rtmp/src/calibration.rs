@@ -22,12 +22,7 @@ pub(super) static TRIALS: &[Trial] = &[
         server: "--bitrate 400kbps --fps 50 --audio --length {length}",
         link: None,
         thresholds: &[],
-        clients: &[TrialClients {
-            name: "steady",
-            number: 10,
-            url: GENERATED_URL,
-            keys: &["time_codes: true"],
-        }],
+        clients: &[players("steady", 10, &["time_codes: true"])],
         checks: &[
             Check::count("steady", "video_frames", VIDEO),
             Check::count("steady", "audio_frames", AUDIO),
@@ -48,12 +43,11 @@ pub(super) static TRIALS: &[Trial] = &[
                  malformed=3% --fault stall=1s+300ms",
         link: None,
         thresholds: &[],
-        clients: &[TrialClients {
-            name: "faulty",
-            number: 10,
-            url: GENERATED_URL,
-            keys: &["time_codes: true", "playout_buffer: 100ms"],
-        }],
+        clients: &[players(
+            "faulty",
+            10,
+            &["time_codes: true", "playout_buffer: 100ms"],
+        )],
         checks: &[
             Check::count("faulty", "video_frames", VIDEO),
             Check::count("faulty", "audio_frames", AUDIO),
@@ -66,13 +60,7 @@ pub(super) static TRIALS: &[Trial] = &[
             ),
             Check::count("faulty", "frames_delivered", VIDEO),
             Check::count("faulty", "malformed", &["/sent/malformed"]),
-            Check {
-                clients: "faulty",
-                metric: "stalls",
-                figure: Statistic::Value,
-                truth: Truth::Known(stalls),
-                tolerance: Tolerance::Exact,
-            },
+            Check::exact("faulty", "stalls", stalls),
             Check::zero("faulty", "clock_jumps"),
             Check {
                 clients: "faulty",
@@ -88,12 +76,7 @@ pub(super) static TRIALS: &[Trial] = &[
         server: "--bitrate 400kbps --audio --length {length} --fault skew=200ms",
         link: None,
         thresholds: &[],
-        clients: &[TrialClients {
-            name: "skewed",
-            number: 5,
-            url: GENERATED_URL,
-            keys: &["time_codes: true"],
-        }],
+        clients: &[players("skewed", 5, &["time_codes: true"])],
         checks: &[
             Check::count("skewed", "video_frames", VIDEO),
             Check::count("skewed", "audio_frames", AUDIO),
@@ -113,15 +96,7 @@ pub(super) static TRIALS: &[Trial] = &[
         server: "--fault lose=3% --fault malformed=2%",
         link: None,
         thresholds: &[],
-        clients: &[
-            publishers("publishers"),
-            TrialClients {
-                name: "viewers",
-                number: 8,
-                url: PUBLISHED_URL,
-                keys: &["pick: in_turn"],
-            },
-        ],
+        clients: &[publishers("publishers"), viewers("viewers", 8)],
         checks: &[
             Check::count("publishers", "sent_frames", &["/received_frames"]),
             Check::count("publishers", "sent_bytes", &["/received_bytes"]),
@@ -144,12 +119,7 @@ pub(super) static TRIALS: &[Trial] = &[
         server: "--bitrate 400kbps --fps 50 --audio --length {length}",
         link: Some(LINK),
         thresholds: &[],
-        clients: &[TrialClients {
-            name: "far",
-            number: 5,
-            url: GENERATED_URL,
-            keys: &["time_codes: true"],
-        }],
+        clients: &[players("far", 5, &["time_codes: true"])],
         checks: &[
             Check::count("far", "video_frames", VIDEO),
             Check::count("far", "audio_frames", AUDIO),
@@ -165,15 +135,7 @@ pub(super) static TRIALS: &[Trial] = &[
         server: "",
         link: Some(LINK),
         thresholds: &[],
-        clients: &[
-            publishers("far_publishers"),
-            TrialClients {
-                name: "far_viewers",
-                number: 4,
-                url: PUBLISHED_URL,
-                keys: &["pick: in_turn"],
-            },
-        ],
+        clients: &[publishers("far_publishers"), viewers("far_viewers", 4)],
         checks: &[
             Check::count("far_publishers", "sent_frames", &["/received_frames"]),
             Check::count("far_publishers", "sent_bytes", &["/received_bytes"]),
@@ -194,6 +156,22 @@ const LINK: TrialLink = TrialLink { up: 10, down: 25 };
 const VIDEO: &[&str] = &["/sent/video_frames"];
 const AUDIO: &[&str] = &["/sent/audio_frames"];
 
+const fn players(name: &'static str, number: u32, keys: &'static [&'static str]) -> TrialClients {
+    TrialClients {
+        name,
+        number,
+        url: GENERATED_URL,
+        keys,
+    }
+}
+
+const fn viewers(name: &'static str, number: u32) -> TrialClients {
+    TrialClients {
+        url: PUBLISHED_URL,
+        ..players(name, number, &["pick: in_turn"])
+    }
+}
+
 const fn publishers(name: &'static str) -> TrialClients {
     TrialClients {
         name,
@@ -209,19 +187,13 @@ const fn publishers(name: &'static str) -> TrialClients {
 /// Payload is counted without the FLV header of each frame: five bytes for H.264, two for AAC (FLV,
 /// E.4.2.1 and E.4.3.1).
 const fn payload(clients: &'static str) -> Check {
-    Check {
-        clients,
-        metric: "payload_bytes",
-        figure: Statistic::Value,
-        truth: Truth::Known(|evidence| {
-            let before = 5.0 * evidence.sum("/sent/video_frames")?
-                + 2.0 * evidence.sum("/sent/audio_frames")?;
-            Some(TrueValue::exactly(
-                evidence.sum("/sent/payload_bytes")? - before,
-            ))
-        }),
-        tolerance: Tolerance::Exact,
-    }
+    Check::exact(clients, "payload_bytes", |evidence| {
+        let before =
+            5.0 * evidence.sum("/sent/video_frames")? + 2.0 * evidence.sum("/sent/audio_frames")?;
+        Some(TrueValue::exactly(
+            evidence.sum("/sent/payload_bytes")? - before,
+        ))
+    })
 }
 
 /// Delay of the server's video frames when sent, plus the delay of the link to the client.

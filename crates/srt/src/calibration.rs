@@ -1,8 +1,6 @@
 //! Trials by which `calibrate` verifies the metrics of SRT.
 
-use kit::calibration::{
-    Check, Evidence, Statistic, Tolerance, Trial, TrialClients, TrialLink, TrueValue, Truth,
-};
+use kit::calibration::{Check, Evidence, Trial, TrialClients, TrialLink, TrueValue};
 
 /// URL that clients play.
 const PLAYER_URL: &str = "srt://{address}?streamid=stream1";
@@ -18,12 +16,7 @@ pub(super) static TRIALS: &[Trial] = &[
         server: "--bitrate 1Mbps --length {length}",
         link: None,
         thresholds: &[],
-        clients: &[TrialClients {
-            name: "steady",
-            number: 10,
-            url: PLAYER_URL,
-            keys: &[LATENCY, LEAVE_AT_END],
-        }],
+        clients: &[players("steady", 10, &[LATENCY, LEAVE_AT_END])],
         checks: &[
             count_of_sent("steady", "pkt_recv"),
             Check::count("steady", "pkt_recv_unique", &["/sent/first"]),
@@ -43,12 +36,7 @@ pub(super) static TRIALS: &[Trial] = &[
         server: "--bitrate 1Mbps --length {length} --fault lose=3%",
         link: None,
         thresholds: &[],
-        clients: &[TrialClients {
-            name: "recovered",
-            number: 10,
-            url: PLAYER_URL,
-            keys: &[LATENCY, LEAVE_AT_END],
-        }],
+        clients: &[players("recovered", 10, &[LATENCY, LEAVE_AT_END])],
         checks: &[
             count_of_sent("recovered", "pkt_recv"),
             count_of_revealed("recovered", "pkt_rcv_expected"),
@@ -65,12 +53,7 @@ pub(super) static TRIALS: &[Trial] = &[
         server: "--bitrate 1Mbps --length {length} --fault lose=3% --fault lose-again=100%",
         link: None,
         thresholds: &["lost.wrong <= 10%"],
-        clients: &[TrialClients {
-            name: "lost",
-            number: 10,
-            url: PLAYER_URL,
-            keys: &[LATENCY, LEAVE_AT_END],
-        }],
+        clients: &[players("lost", 10, &[LATENCY, LEAVE_AT_END])],
         checks: &[
             count_of_sent("lost", "pkt_recv"),
             count_of_sent("lost", "pkt_recv_unique"),
@@ -85,12 +68,7 @@ pub(super) static TRIALS: &[Trial] = &[
         server: "--bitrate 1Mbps --length {length} --fault duplicate=3% --fault corrupt=2%",
         link: None,
         thresholds: &["spoilt.wrong <= 10%"],
-        clients: &[TrialClients {
-            name: "spoilt",
-            number: 10,
-            url: PLAYER_URL,
-            keys: &[LATENCY, LEAVE_AT_END],
-        }],
+        clients: &[players("spoilt", 10, &[LATENCY, LEAVE_AT_END])],
         checks: &[
             count_of_sent("spoilt", "pkt_recv"),
             Check::count("spoilt", "pkt_recv_unique", &["/sent/first"]),
@@ -141,12 +119,7 @@ pub(super) static TRIALS: &[Trial] = &[
         link: None,
         thresholds: &[],
         clients: &[
-            TrialClients {
-                name: "readers",
-                number: 10,
-                url: PLAYER_URL,
-                keys: &[MESSAGES, LEAVE_AT_END],
-            },
+            players("readers", 10, &[MESSAGES, LEAVE_AT_END]),
             TrialClients {
                 name: "writers",
                 number: 4,
@@ -162,7 +135,7 @@ pub(super) static TRIALS: &[Trial] = &[
         checks: &[
             Check::count("readers", "messages_whole", &["/messages/sent/taken"]),
             Check::count("readers", "messages_expected", &["/messages/sent/taken"]),
-            exact_check("readers", "message_bytes", |evidence| {
+            Check::exact("readers", "message_bytes", |evidence| {
                 let sent = evidence.sum("/messages/sent/taken")?;
                 Some(TrueValue::exactly(10_000.0 * sent))
             }),
@@ -185,12 +158,7 @@ pub(super) static TRIALS: &[Trial] = &[
                  lose=3% --fault lose-again=100%",
         link: None,
         thresholds: &[],
-        clients: &[TrialClients {
-            name: "late",
-            number: 10,
-            url: PLAYER_URL,
-            keys: &[MESSAGES, LEAVE_AT_END],
-        }],
+        clients: &[players("late", 10, &[MESSAGES, LEAVE_AT_END])],
         checks: &[
             Check::count("late", "messages_whole", &["/messages/sent/acknowledged"]),
             Check::count("late", "messages_incomplete", &["/messages/sent/dropped"]),
@@ -201,12 +169,7 @@ pub(super) static TRIALS: &[Trial] = &[
         server: "--bitrate 1Mbps --length {length}",
         link: Some(LINK),
         thresholds: &[],
-        clients: &[TrialClients {
-            name: "far",
-            number: 5,
-            url: PLAYER_URL,
-            keys: &[LATENCY, LEAVE_AT_END],
-        }],
+        clients: &[players("far", 5, &[LATENCY, LEAVE_AT_END])],
         checks: &[
             count_of_sent("far", "pkt_recv"),
             Check::count("far", "pkt_recv_unique", &["/sent/first"]),
@@ -218,6 +181,16 @@ pub(super) static TRIALS: &[Trial] = &[
 
 /// Different delays per direction, so that a mix-up of the two is noticed.
 const LINK: TrialLink = TrialLink { up: 10, down: 25 };
+
+/// Clients that play generated media.
+const fn players(name: &'static str, number: u32, keys: &'static [&'static str]) -> TrialClients {
+    TrialClients {
+        name,
+        number,
+        url: PLAYER_URL,
+        keys,
+    }
+}
 
 const fn publishers(name: &'static str) -> TrialClients {
     TrialClients {
@@ -232,23 +205,9 @@ const fn publishers(name: &'static str) -> TrialClients {
     }
 }
 
-const fn exact_check(
-    clients: &'static str,
-    metric: &'static str,
-    truth: fn(&Evidence) -> Option<TrueValue>,
-) -> Check {
-    Check {
-        clients,
-        metric,
-        figure: Statistic::Value,
-        truth: Truth::Known(truth),
-        tolerance: Tolerance::Exact,
-    }
-}
-
 /// All packets sent: first transmissions, retransmissions and duplicates, except those left out.
 const fn count_of_sent(clients: &'static str, metric: &'static str) -> Check {
-    exact_check(clients, metric, |evidence| {
+    Check::exact(clients, metric, |evidence| {
         let sent = evidence.sum("/sent/first")? + evidence.sum("/sent/again")?;
         let duplicated = evidence.sum("/wrongs/duplicated")?;
         let not = evidence.sum("/wrongs/left_out")? + evidence.sum("/wrongs/left_out_again")?;
@@ -267,7 +226,7 @@ fn datagram_delay(evidence: &Evidence) -> Option<TrueValue> {
 
 /// Expected packets, as far as a later packet reveals them.
 const fn count_of_revealed(clients: &'static str, metric: &'static str) -> Check {
-    exact_check(clients, metric, |evidence| {
+    Check::exact(clients, metric, |evidence| {
         let unseen = evidence.sum("/wrongs/left_out_at_the_end")?;
         Some(TrueValue::exactly(evidence.sum("/sent/first")? - unseen))
     })
@@ -275,7 +234,7 @@ const fn count_of_revealed(clients: &'static str, metric: &'static str) -> Check
 
 /// Packets left out, as far as a later packet reveals them.
 const fn count_of_revealed_losses(clients: &'static str, metric: &'static str) -> Check {
-    exact_check(clients, metric, |evidence| {
+    Check::exact(clients, metric, |evidence| {
         let unseen = evidence.sum("/wrongs/left_out_at_the_end")?;
         Some(TrueValue::exactly(
             evidence.sum("/wrongs/left_out")? - unseen,

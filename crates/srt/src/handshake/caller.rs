@@ -13,6 +13,7 @@ use crate::codec::packet::{Control, Packet};
 use crate::codec::stream_id::StreamId;
 use crate::crypto::KeyOffer;
 
+#[derive(Debug)]
 enum Stage {
     /// The induction is sent until it is answered.
     Induction,
@@ -40,13 +41,8 @@ pub struct Caller {
 
 impl std::fmt::Debug for Caller {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let stage = match self.stage {
-            Stage::Induction => "induction",
-            Stage::Conclusion => "conclusion",
-            Stage::Ended => "ended",
-        };
         f.debug_struct("Caller")
-            .field("stage", &stage)
+            .field("stage", &self.stage)
             .field("socket_id", &self.settings.socket_id)
             .finish_non_exhaustive()
     }

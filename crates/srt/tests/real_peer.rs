@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use measure::Time;
+use srt::arq::sender::PayloadCipher as _;
 use srt::codec::handshake::{Extension, Rejection};
 use srt::codec::packet::{
     Ack, AckReport, Control, ControlHeader, DataHeader, KeyFlag, Packet, Position,
@@ -361,7 +362,7 @@ fn real_listener_decrypts_media_of_a_caller() {
             && let Ok(Packet::Control(_, control)) = Packet::parse(&said)
         {
             let before = encryptor.due();
-            encryptor.control(&control);
+            encryptor.control(&control, wire.now());
             answered += usize::from(encryptor.due() == Time::NEVER && before != Time::NEVER);
         }
         if let Some((came, _)) = output.receive() {

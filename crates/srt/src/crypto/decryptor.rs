@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::cipher::{Parity, StreamKey};
 use super::cipher_mode::{CipherMode, GcmVariant};
-use super::key_material::{KeyMaterial, KeySelection, SALT};
+use super::key_material::{KeyMaterial, SALT};
 use super::negotiated_keys::NegotiatedKeys;
 use super::secret::{KeyLength, Passphrase};
 use crate::codec::handshake::KmState;
@@ -162,14 +162,8 @@ impl Decryptor {
         let keys = read
             .unwrap_with(&self.wrapping.0)
             .ok_or(KmState::BadSecret)?;
-        let length = read.key_length.bytes();
-        match read.keys {
-            KeySelection::Even => self.set(Parity::Even, read.salt, &keys),
-            KeySelection::Odd => self.set(Parity::Odd, read.salt, &keys),
-            KeySelection::Both => {
-                self.set(Parity::Even, read.salt, &keys[..length]);
-                self.set(Parity::Odd, read.salt, &keys[length..]);
-            }
+        for (parity, key) in read.keys.split(&keys, read.key_length) {
+            self.set(parity, read.salt, key);
         }
         Ok(())
     }

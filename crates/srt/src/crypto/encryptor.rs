@@ -128,22 +128,6 @@ impl Encryptor {
         }
     }
 
-    /// Encrypts the payload of a first transmission in place; GCM appends its tag. Returns the key
-    /// for the packet's header. The key in `header` is ignored, and all other fields must be as
-    /// sent.
-    pub fn encrypt(&mut self, header: &DataHeader, payload: &mut BytesMut) -> KeyFlag {
-        self.advance();
-        let header = DataHeader {
-            key: self.active.key(),
-            ..*header
-        };
-        let slot = &self.current;
-        if let Some(tag) = slot.key.encrypt(&self.salt, &header, self.variant, payload) {
-            payload.extend_from_slice(&tag);
-        }
-        header.key
-    }
-
     /// Counts a packet, and changes the key when it is time (SRT, 6.1.6).
     fn advance(&mut self) {
         if self.count >= self.refresh.packets_per_key
@@ -186,10 +170,25 @@ impl Encryptor {
             due: Time::ZERO,
         });
     }
+}
 
-    /// Handles a control packet. The answer to an announcement ends its repetition; other packets
-    /// are ignored.
-    pub fn control(&mut self, control: &Control<'_>) {
+impl PayloadCipher for Encryptor {
+    // GCM appends its tag. The key in `header` is ignored, and all other fields must be as sent.
+    fn encrypt(&mut self, header: &DataHeader, payload: &mut BytesMut) -> KeyFlag {
+        self.advance();
+        let header = DataHeader {
+            key: self.active.key(),
+            ..*header
+        };
+        let slot = &self.current;
+        if let Some(tag) = slot.key.encrypt(&self.salt, &header, self.variant, payload) {
+            payload.extend_from_slice(&tag);
+        }
+        header.key
+    }
+
+    // The answer to an announcement ends its repetition; other packets are ignored.
+    fn control(&mut self, control: &Control<'_>, _at: Time) {
         let Control::UserDefined { subtype, cif, .. } = *control else {
             return;
         };
@@ -203,16 +202,15 @@ impl Encryptor {
         }
     }
 
-    /// Time at which [`Encryptor::write_next`] has a packet to send.
-    pub fn due(&self) -> Time {
+    fn due(&self) -> Time {
         match &self.announcement {
             Some(announced) if announced.remaining > 0 => announced.due,
             _ => Time::NEVER,
         }
     }
 
-    /// Appends the datagram that announces the next key. Returns `false` if none is due.
-    pub fn write_next(&mut self, now: Time, header: ControlHeader, out: &mut Vec<u8>) -> bool {
+    // Announces the next key.
+    fn write_next(&mut self, now: Time, header: ControlHeader, out: &mut Vec<u8>) -> bool {
         let Some(announced) = &mut self.announcement else {
             return false;
         };
@@ -228,23 +226,5 @@ impl Encryptor {
         }
         .write(header, out);
         true
-    }
-}
-
-impl PayloadCipher for Encryptor {
-    fn encrypt(&mut self, header: &DataHeader, payload: &mut BytesMut) -> KeyFlag {
-        Encryptor::encrypt(self, header, payload)
-    }
-
-    fn control(&mut self, control: &Control<'_>, _at: Time) {
-        Encryptor::control(self, control);
-    }
-
-    fn due(&self) -> Time {
-        Encryptor::due(self)
-    }
-
-    fn write_next(&mut self, now: Time, header: ControlHeader, out: &mut Vec<u8>) -> bool {
-        Encryptor::write_next(self, now, header, out)
     }
 }

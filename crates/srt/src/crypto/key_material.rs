@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::cipher::Parity;
 use super::cipher_mode::CipherMode;
 use super::key_wrap::{self, OVERHEAD};
 use super::secret::{KeyLength, Passphrase};
@@ -36,11 +37,26 @@ pub enum KeySelection {
 }
 
 impl KeySelection {
-    pub const fn count(self) -> usize {
+    const fn parities(self) -> &'static [Parity] {
         match self {
-            KeySelection::Even | KeySelection::Odd => 1,
-            KeySelection::Both => 2,
+            KeySelection::Even => &[Parity::Even],
+            KeySelection::Odd => &[Parity::Odd],
+            KeySelection::Both => &[Parity::Even, Parity::Odd],
         }
+    }
+
+    pub const fn count(self) -> usize {
+        self.parities().len()
+    }
+
+    /// Splits the bytes of the keys, each of `length` bytes.
+    pub(super) fn split(
+        self,
+        keys: &[u8],
+        length: KeyLength,
+    ) -> impl Iterator<Item = (Parity, &[u8])> {
+        let keys = keys.chunks(length.bytes());
+        self.parities().iter().copied().zip(keys)
     }
 
     const fn flags(self) -> u8 {

@@ -19,12 +19,6 @@ pub(super) struct NegotiatedKeys {
 impl NegotiatedKeys {
     /// Negotiated keys, each with its parity.
     pub(super) fn each(&self) -> impl Iterator<Item = (Parity, &[u8])> {
-        let parities: &[Parity] = match self.keys {
-            KeySelection::Even => &[Parity::Even],
-            KeySelection::Odd => &[Parity::Odd],
-            KeySelection::Both => &[Parity::Even, Parity::Odd],
-        };
-        let keys = self.bytes.chunks(self.key_length.bytes());
-        parities.iter().copied().zip(keys)
+        self.keys.split(&self.bytes, self.key_length)
     }
 }

@@ -5,6 +5,7 @@ use bytes::BytesMut;
 use measure::Time;
 
 use super::*;
+use crate::arq::sender::PayloadCipher as _;
 use crate::codec::handshake::{Extension, KmState};
 use crate::codec::packet::{Control, ControlHeader, DataHeader, KeyFlag, Packet, Position};
 use crate::seq::SeqNumber;
@@ -184,11 +185,14 @@ fn keys_are_announced_before_each_change() {
             let mut reply = Vec::new();
             assert!(decryptor.key_request(cif, &mut reply));
             assert!(encryptor.due() > Time::ZERO);
-            encryptor.control(&Control::UserDefined {
-                subtype: Extension::KM_RESPONSE,
-                info: 0,
-                cif: &reply,
-            });
+            encryptor.control(
+                &Control::UserDefined {
+                    subtype: Extension::KM_RESPONSE,
+                    info: 0,
+                    cif: &reply,
+                },
+                Time::ZERO,
+            );
             assert_eq!(encryptor.due(), Time::NEVER);
         }
         assert_eq!(

@@ -4,6 +4,7 @@ use bytes::BytesMut;
 use measure::Time;
 
 use super::network::{CALLER, Network, settings};
+use crate::arq::sender::PayloadCipher as _;
 use crate::codec::handshake::{
     Flags, Handshake, HandshakeError, HandshakeType, Rejection, VERSION_5_MAGIC,
 };

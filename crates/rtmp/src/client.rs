@@ -189,10 +189,10 @@ impl Client {
         self.open = true;
         let timeout = self.config.connect_timeout.0;
         let open = Open::server(
-            self.url.host(),
-            self.url.port(),
+            &self.url.host,
+            self.url.port,
             timeout,
-            self.url.is_secure(),
+            self.url.secure,
             &self.config.tls,
         );
         cx.out.push_back(Output::Open {
@@ -342,7 +342,7 @@ impl Client {
     fn send_connect(&mut self, cx: &mut Context<'_>) {
         // RTMP, 7.2.1.1. All codecs are announced, because the client does not decode.
         let object = [
-            ("app", Value::string(self.url.app())),
+            ("app", Value::string(&*self.url.app)),
             ("flashVer", Value::string(FLASH_VERSION)),
             ("tcUrl", Value::string(self.url.tc_url())),
             ("fpad", Value::Boolean(false)),
@@ -413,7 +413,7 @@ impl Client {
         // Servers and players use milliseconds.
         let arguments = vec![
             Value::Null,
-            Value::string(self.url.stream()),
+            Value::string(&*self.url.stream),
             Value::Number(-2000.0),
         ];
         self.send_command(cx, Phase::Play, self.message_stream, arguments);

@@ -48,12 +48,12 @@ pub static PROTOCOL: Protocol = Protocol {
 fn read_url(text: &str) -> Result<Location, String> {
     let url = Url::parse(text, None).map_err(|error| error.to_string())?;
     Ok(Location {
-        is_secure: url.is_secure(),
-        default_port: match url.is_secure() {
+        is_secure: url.secure,
+        default_port: match url.secure {
             true => url::DEFAULT_TLS_PORT,
             false => url::DEFAULT_PORT,
         },
-        stream: Some(StreamName::new(url.topic(), url.host(), &url.path())),
+        stream: Some(StreamName::new(url.topic(), &url.host, &url.path())),
     })
 }
 

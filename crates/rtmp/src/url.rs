@@ -12,12 +12,16 @@ pub(super) const DEFAULT_TLS_PORT: u16 = 443;
 /// Location of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    secure: bool,
-    host: String,
-    port: u16,
+    /// True for RTMP over TLS.
+    pub(super) secure: bool,
+    /// Host name or address.
+    pub(super) host: String,
+    pub(super) port: u16,
     authority: String,
-    app: String,
-    stream: String,
+    /// Application name for `connect`.
+    pub(super) app: String,
+    /// Stream name for `play` and `publish`; empty if the URL has none.
+    pub(super) stream: String,
 }
 
 impl Url {
@@ -76,30 +80,6 @@ impl Url {
             app: app.to_owned(),
             stream: stream.to_owned(),
         })
-    }
-
-    /// Returns true for RTMP over TLS.
-    pub fn is_secure(&self) -> bool {
-        self.secure
-    }
-
-    /// Host name or address.
-    pub fn host(&self) -> &str {
-        &self.host
-    }
-
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Application name for `connect`.
-    pub fn app(&self) -> &str {
-        &self.app
-    }
-
-    /// Stream name for `play` and `publish`; empty if the URL has none.
-    pub fn stream(&self) -> &str {
-        &self.stream
     }
 
     /// Returns true if both URLs mean the same application of the same server.
@@ -190,20 +170,20 @@ mod tests {
             ("rtmp://h/live?a=b?c/s", "live?a=b?c", "s"),
         ] {
             let parsed = parse(url);
-            assert_eq!((parsed.app(), parsed.stream()), (app, stream), "{url}");
+            assert_eq!((&*parsed.app, &*parsed.stream), (app, stream), "{url}");
         }
         let named = Url::parse("rtmp://h/live/room/a", Some("live")).expect("valid");
-        assert_eq!((named.app(), named.stream()), ("live", "room/a"));
+        assert_eq!((&*named.app, &*named.stream), ("live", "room/a"));
         let unknown = Url::parse("rtmp://h/live/room/a", Some("vod")).expect("valid");
-        assert_eq!(unknown.app(), "live/room");
+        assert_eq!(unknown.app, "live/room");
     }
 
     #[test]
     fn default_port_depends_on_the_scheme() {
-        assert_eq!(parse("RTMP://H/a/b").port(), 1935);
+        assert_eq!(parse("RTMP://H/a/b").port, 1935);
         let secure = parse("rtmps://[::1]/a/b");
         assert_eq!(
-            (secure.port(), secure.is_secure(), secure.host()),
+            (secure.port, secure.secure, &*secure.host),
             (443, true, "::1")
         );
         assert_eq!(secure.tc_url(), "rtmps://[::1]/a");

@@ -203,8 +203,8 @@ impl Client {
         cx.out.push_back(Output::Open {
             channel: self.channel,
             open: Open::UdpToHost {
-                host: self.url.host().to_owned(),
-                port: self.url.port(),
+                host: self.url.host.clone(),
+                port: self.url.port,
                 local_port: self.local_port(),
                 timeout: self.connect_timeout(),
                 // The session waits for the handshake.

@@ -64,7 +64,7 @@ fn read_url(text: &str) -> Result<Location, String> {
         default_port: url::DEFAULT_PORT,
         stream: Some(StreamName::new(
             url.stream_name(),
-            url.host(),
+            &url.host,
             &url.resource(),
         )),
     })

@@ -38,8 +38,9 @@ const KEYS: [&str; 16] = [
 /// from the keys of the population.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Url {
-    host: String,
-    port: u16,
+    /// Host name or address.
+    pub(super) host: String,
+    pub(super) port: u16,
     display: String,
     /// `streamid`.
     pub stream_id: Option<StreamId>,
@@ -235,15 +236,6 @@ impl Url {
         Ok(())
     }
 
-    /// Host name or address.
-    pub fn host(&self) -> &str {
-        &self.host
-    }
-
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
     /// Name by which the publishers and players of a run identify the stream: host, port and the
     /// resource of the stream id.
     pub fn stream_name(&self) -> String {
@@ -320,7 +312,7 @@ mod tests {
             "srt://Host:4200?mode=caller&latency=200&streamid=#!::r=live/one,m=publish&pbkeylen=32&\
              passphrase=0123%2D456789&conntimeo=1500&maxbw=125000&oheadbw=40&transtype=live",
         );
-        assert_eq!((url.host(), url.port()), ("Host", 4200));
+        assert_eq!((&*url.host, url.port), ("Host", 4200));
         let millis = |millis| Some(Duration::from_millis(millis));
         assert_eq!((url.latency, url.peer_latency), (millis(200), millis(200)));
         assert_eq!(url.connect_timeout, millis(1500));
@@ -341,7 +333,7 @@ mod tests {
         );
         let url = parse("srt://[::1]:9/?rcvlatency=80&peerlatency=90");
         assert_eq!((url.latency, url.peer_latency), (millis(80), millis(90)));
-        assert_eq!((url.host(), &url.stream_id), ("::1", &None));
+        assert_eq!((&*url.host, &url.stream_id), ("::1", &None));
         assert_eq!(
             parse("srt://h:9?cryptomode=2").cipher,
             Some(CipherMode::Gcm)

@@ -333,7 +333,7 @@ impl Client {
 
     /// Appends the addresses of the connection to a description.
     pub(super) fn with_addresses(&self, text: impl Display) -> String {
-        let (host, port) = (self.url.host(), self.url.port());
+        let (host, port) = (&self.url.host, self.url.port);
         let ends = lifecycle::describe_addresses(self.addresses, host, port);
         format!("{text} ({ends})")
     }

@@ -49,7 +49,7 @@ impl Client {
         self.chunk_size = self.config.chunk_size;
         for name in ["releaseStream", "FCPublish"] {
             self.last_transaction += 1;
-            let arguments = vec![Value::Null, Value::string(self.url.stream())];
+            let arguments = vec![Value::Null, Value::string(&*self.url.stream)];
             let command = Command::new(name, self.last_transaction, arguments);
             write::command(&command, CONNECTION, self.chunk_size, &mut bytes);
         }
@@ -61,7 +61,7 @@ impl Client {
         // RTMP, 7.2.2.6.
         let arguments = vec![
             Value::Null,
-            Value::string(self.url.stream()),
+            Value::string(&*self.url.stream),
             Value::string("live"),
         ];
         self.send_command(cx, Phase::Publish, self.message_stream, arguments);

@@ -80,7 +80,7 @@ impl Client {
     pub(super) fn local_port(&self) -> u16 {
         let usual = match self.mode() {
             Mode::Caller => 0,
-            Mode::Rendezvous => self.url.port(),
+            Mode::Rendezvous => self.url.port,
         };
         self.url.local_port.unwrap_or(usual)
     }

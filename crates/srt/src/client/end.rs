@@ -240,7 +240,7 @@ impl Client {
 
     /// Local and remote address, for details of failures.
     pub(super) fn describe_addresses(&self) -> String {
-        let (host, port) = (self.url.host(), self.url.port());
+        let (host, port) = (&self.url.host, self.url.port);
         let addresses = lifecycle::describe_addresses(self.addresses, host, port);
         match self.foreign_source {
             Some(from) => format!("{addresses}; datagrams came from {from}, which do not count"),

@@ -114,13 +114,4 @@ impl Server {
     pub fn session(&self, number: u64) -> Box<dyn Session> {
         Box::new(session::ServerSession::new(self.0.clone(), number))
     }
-
-    /// Metrics of the server's sessions.
-    pub fn catalogue(&self) -> Catalogue {
-        CATALOGUE
-    }
-
-    pub fn config(&self) -> &ServerConfig {
-        &self.0.config
-    }
 }

@@ -165,13 +165,4 @@ impl Server {
     pub fn endpoint(&self, worker: u32) -> Box<dyn Endpoint> {
         Box::new(endpoint::Endpoint::new(self.0.clone(), worker))
     }
-
-    /// Metrics of the server's sessions.
-    pub fn catalogue(&self) -> Catalogue {
-        CATALOGUE
-    }
-
-    pub fn config(&self) -> &ServerConfig {
-        &self.0.config
-    }
 }

@@ -10,7 +10,7 @@ use measure::tester::LAG;
 use measure::units::TimeSpan;
 use serde::Serialize;
 
-use super::{ServedClient, Server, ServerConfig, ServerFaults};
+use super::{CATALOGUE, ServedClient, Server, ServerConfig, ServerFaults};
 use crate::url::DEFAULT_PORT;
 use kit::faults::FaultSet as _;
 use kit::reference::heading::{FAULTS, MEDIA, SERVICE};
@@ -97,11 +97,11 @@ impl ServerSettings for ServerConfig {
 
 impl RunningServer for Server {
     fn catalogue(&self) -> Catalogue {
-        Server::catalogue(self)
+        CATALOGUE
     }
 
     fn seed(&self) -> u64 {
-        self.config().seed
+        self.0.config.seed
     }
 
     fn url(&self, address: SocketAddr, tls: bool) -> String {

@@ -9,7 +9,7 @@ use measure::human::{count, plural};
 use measure::units::{BitRate, Size, TimeSpan};
 use serde::Serialize;
 
-use super::{ServedClient, Server, ServerConfig, ServerFaults};
+use super::{CATALOGUE, ServedClient, Server, ServerConfig, ServerFaults};
 use crate::arq::message_source::MessageSource;
 use crate::config;
 use crate::crypto::Passphrase;
@@ -148,11 +148,11 @@ impl ServerSettings for ServerConfig {
 
 impl RunningServer for Server {
     fn catalogue(&self) -> Catalogue {
-        Server::catalogue(self)
+        CATALOGUE
     }
 
     fn seed(&self) -> u64 {
-        self.config().seed
+        self.0.config.seed
     }
 
     fn url(&self, address: SocketAddr, _tls: bool) -> String {

@@ -24,7 +24,7 @@ const BUFFERED_WITH_MEDIA_BYTES_MAX: usize = 8 << 20;
 /// Initial chunk size of both sides (RTMP, 5.4.1).
 pub const INITIAL_CHUNK_SIZE: u32 = 128;
 /// Timestamps from this one on use the extended timestamp field (RTMP, 5.3.1.3).
-const EXTENDED_TIMESTAMP: u32 = 0xff_ffff;
+pub(super) const EXTENDED_TIMESTAMP: u32 = 0xff_ffff;
 /// Longest chunk header: a basic header of three bytes, and an extended timestamp.
 const HEADER_MAX: usize = 3 + 11 + 4;
 /// Length of the FLV tag header before each part of an aggregate message, and of the back pointer

@@ -1,5 +1,6 @@
 //! Writes messages as chunks (RTMP, 5.3).
 
+use super::chunk::EXTENDED_TIMESTAMP;
 use super::message::{Command, MessageType, UserControlEvent};
 
 /// Chunk stream of control messages (RTMP, 5.4).
@@ -10,9 +11,6 @@ pub const COMMANDS: u8 = 3;
 pub const AUDIO: u8 = 4;
 /// Chunk stream of video.
 pub const VIDEO: u8 = 6;
-
-/// Timestamps from this one on use the extended timestamp field (RTMP, 5.3.1.3).
-const EXTENDED_TIMESTAMP: u32 = 0xff_ffff;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageHeader {

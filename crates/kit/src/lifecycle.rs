@@ -44,9 +44,8 @@ impl MediaTimes {
 /// Records the delays of a start whose media began at `at`. The client was due to start at `due`,
 /// and started at `started`.
 pub fn record_startup(recorder: &mut Recorder, at: Time, due: Time, started: Time) {
-    for (histogram, from) in [(STARTUP_DELAY, due), (STARTUP_DELAY_FROM_SENT, started)] {
-        recorder.record(histogram, at.since(from).as_nanos() as u64);
-    }
+    recorder.record_duration(STARTUP_DELAY, at.since(due));
+    recorder.record_duration(STARTUP_DELAY_FROM_SENT, at.since(started));
 }
 
 /// Describes how long media had been received at `now`; `first` is its arrival.

@@ -174,8 +174,7 @@ impl Client {
 
     fn handle_opened(&mut self, cx: &mut Context<'_>, addresses: (SocketAddr, Option<SocketAddr>)) {
         let delay = cx.now.since(self.waiting_since);
-        cx.recorder
-            .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+        cx.recorder.record_duration(clients::CONNECT_DELAY, delay);
         self.waiting_since = cx.now;
         let upgrade = match &self.plan.target {
             Target::Tcp {
@@ -217,8 +216,7 @@ impl Client {
             Ok(false) => {}
             Ok(true) => {
                 let delay = cx.now.since(greeting.since);
-                cx.recorder
-                    .record(m::GREETING_DELAY, delay.as_nanos() as u64);
+                cx.recorder.record_duration(m::GREETING_DELAY, delay);
                 let reader = std::mem::take(&mut greeting.reader);
                 self.hand_over(cx, reader);
             }

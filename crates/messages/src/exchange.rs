@@ -206,7 +206,7 @@ impl ClientExchange {
         self.sent += 1;
         recorder.add(m::SENT, 1);
         recorder.add(m::BYTES_SENT, bytes as u64);
-        recorder.record(m::MESSAGE_LATENESS, now.since(planned).as_nanos() as u64);
+        recorder.record_duration(m::MESSAGE_LATENESS, now.since(planned));
         if self.script.answers != Answers::None {
             self.pending.push_back(Pending { planned, sent: now });
         }
@@ -249,7 +249,7 @@ impl Exchange for ClientExchange {
             pace: self.script.pace,
             round_ended: |took, recorder| {
                 recorder.add(m::ROUNDS, 1);
-                recorder.record(m::ROUND_DURATION, took.as_nanos() as u64);
+                recorder.record_duration(m::ROUND_DURATION, took);
             },
         }
     }
@@ -465,9 +465,8 @@ impl ReceivedAnswer<'_> {
                         (m::ROUND_TRIP, message.planned),
                         (m::ROUND_TRIP_FROM_SENT, message.sent),
                     ] {
-                        tools
-                            .recorder
-                            .record(histogram, self.at.since(from).as_nanos() as u64);
+                        let took = self.at.since(from);
+                        tools.recorder.record_duration(histogram, took);
                     }
                 }
             }

@@ -208,8 +208,7 @@ impl Client {
         self.addresses = Some((local, remote));
         if !self.is_later_channel {
             let delay = cx.now.since(self.started);
-            cx.recorder
-                .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+            cx.recorder.record_duration(clients::CONNECT_DELAY, delay);
         }
         cx.out.push_back(Output::Acknowledge {
             channel: CHANNEL,
@@ -330,8 +329,7 @@ impl Client {
                     }
                     self.handshake = None;
                     let delay = times.arrival_of(*at).0.since(self.requested_at);
-                    cx.recorder
-                        .record(m::HANDSHAKE_DELAY, delay.as_nanos() as u64);
+                    cx.recorder.record_duration(m::HANDSHAKE_DELAY, delay);
                     self.send_connect(cx);
                 }
                 Err(malformed) => return self.fail_malformed(cx, malformed),
@@ -432,8 +430,7 @@ impl Client {
     fn handle_play_started(&mut self, cx: &mut Context<'_>, at: Time) {
         self.phase = Phase::Playing;
         self.play_answered_at = Some(at);
-        let delay = at.since(self.requested_at).as_nanos() as u64;
-        cx.recorder.record(m::PLAY_DELAY, delay);
+        self.record_response_delay(cx, m::PLAY_DELAY, at);
         self.next_check_at = Some(cx.now + self.config.no_media.0);
     }
 

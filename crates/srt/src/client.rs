@@ -300,16 +300,15 @@ impl Client {
         self.sample_at = self.next_sample(cx.now);
         if !self.is_later_channel {
             let delay = at.since(self.started);
-            cx.recorder
-                .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+            cx.recorder.record_duration(clients::CONNECT_DELAY, delay);
         }
         self.waiting_since = at;
         if self.publishing.is_some() {
             return self.publish(cx, negotiated);
         }
         if negotiated.tsbpd_receiving {
-            let latency = negotiated.receive_latency.as_nanos() as u64;
-            cx.recorder.record(m::AGREED_LATENCY, latency);
+            cx.recorder
+                .record_duration(m::AGREED_LATENCY, negotiated.receive_latency);
         }
         self.phase = Phase::Playing;
         self.check = Some(cx.now + self.config.no_media.0);

@@ -289,7 +289,8 @@ impl Playing {
                 if self.first_key_frame.is_none() {
                     self.first_key_frame = Some(at);
                     if !self.start_times.is_later_channel {
-                        record(recorder, m::KEY_FRAME_DELAY, at, self.start_times.due);
+                        recorder
+                            .record_duration(m::KEY_FRAME_DELAY, at.since(self.start_times.due));
                     }
                 }
             }
@@ -313,7 +314,7 @@ impl Playing {
             let StartTimes { due, started, .. } = self.start_times;
             lifecycle::record_startup(recorder, at, due, started);
         }
-        record(recorder, m::PLAY_TO_MEDIA, at, self.start_times.asked);
+        recorder.record_duration(m::PLAY_TO_MEDIA, at.since(self.start_times.asked));
         Some(at)
     }
 
@@ -440,10 +441,6 @@ fn skew(one: (Time, u32), other: (Time, u32)) -> u64 {
     let arrived = one.0.nanos_from(other.0);
     let stated = one.1.wrapping_sub(other.1) as i32;
     arrived.abs_diff(i64::from(stated) * 1_000_000)
-}
-
-fn record(recorder: &mut Recorder, histogram: measure::HistogramId, at: Time, from: Time) {
-    recorder.record(histogram, at.since(from).as_nanos() as u64);
 }
 
 #[cfg(test)]

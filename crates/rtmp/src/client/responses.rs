@@ -55,9 +55,9 @@ impl Client {
         }
     }
 
-    fn record_response_delay(&mut self, cx: &mut Context<'_>, delay: HistogramId, at: Time) {
-        let nanos = at.since(self.requested_at).as_nanos() as u64;
-        cx.recorder.record(delay, nanos);
+    pub(super) fn record_response_delay(&self, cx: &mut Context<'_>, delay: HistogramId, at: Time) {
+        cx.recorder
+            .record_duration(delay, at.since(self.requested_at));
     }
 
     fn handle_error(&mut self, cx: &mut Context<'_>, command: &Command) {

@@ -109,13 +109,10 @@ impl MediaReceiver {
         match self.receiver.data(header, payload, at) {
             PacketStatus::New { recovered, due } => {
                 if let (true, Some(due)) = (recovered, due) {
-                    let margin = due.since(at).as_nanos() as u64;
-                    recorder.record(m::RECOVERY_MARGIN, margin);
+                    recorder.record_duration(m::RECOVERY_MARGIN, due.since(at));
                 }
             }
-            PacketStatus::Belated { by } => {
-                return recorder.record(m::BELATED_BY, by.as_nanos() as u64);
-            }
+            PacketStatus::Belated { by } => return recorder.record_duration(m::BELATED_BY, by),
             PacketStatus::Duplicate | PacketStatus::BeyondWindow => return,
         }
         let payload = match &mut self.decryptor {

@@ -64,7 +64,7 @@ fn count(outcome: MessageOutcome, recorder: &mut Recorder) {
             recorder.add(m::MESSAGES_WHOLE, 1);
             recorder.add(m::MESSAGE_BYTES, message.bytes);
             recorder.add(m::MESSAGES_EARLY, u64::from(message.is_early));
-            recorder.record(m::MESSAGE_TIME, message.completion_time.as_nanos() as u64);
+            recorder.record_duration(m::MESSAGE_TIME, message.completion_time);
         }
         MessageOutcome::Incomplete => {
             recorder.add(m::MESSAGES_EXPECTED, 1);

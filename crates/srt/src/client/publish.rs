@@ -211,8 +211,8 @@ impl Client {
         publishing.overhead = wire_overhead(remote.is_some_and(|to| to.is_ipv6())) as u64;
         publishing.latency = negotiated.send_latency;
         if let SourceMedia::Stream(_) = publishing.media {
-            let latency = negotiated.send_latency.as_nanos() as u64;
-            cx.recorder.record(m::AGREED_LATENCY, latency);
+            cx.recorder
+                .record_duration(m::AGREED_LATENCY, negotiated.send_latency);
         }
         let written = self.config.max_bandwidth.map(|rate| rate.0);
         let bandwidth = match self.url.max_bandwidth.or(written) {

@@ -83,8 +83,7 @@ impl Mux {
             clock_due: 0,
             code: TimeCode {
                 source,
-                number: 0,
-                nanos: 0,
+                ..TimeCode::default()
             },
             looped,
         }

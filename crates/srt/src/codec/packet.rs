@@ -6,6 +6,7 @@
 use measure::Time;
 use thiserror::Error;
 
+use super::handshake::put_words;
 use crate::seq::{SeqNumber, SocketClock};
 
 /// Length of the packet header in bytes.
@@ -481,17 +482,17 @@ impl<'a> Control<'a> {
                 out.extend_from_slice(cif);
             }
             Control::Ack(ack) => {
-                words(out, [ack.next.value()]);
+                put_words(out, [ack.next.value()]);
                 if let Some(report) = ack.report {
-                    words(out, [report.rtt, report.rtt_variance, report.free_packets]);
+                    put_words(out, [report.rtt, report.rtt_variance, report.free_packets]);
                     if let Some(rates) = report.rates {
-                        words(out, [rates.packets, rates.capacity, rates.bytes]);
+                        put_words(out, [rates.packets, rates.capacity, rates.bytes]);
                     }
                 }
             }
             Control::Nak(list) => out.extend_from_slice(list.0),
             Control::DropRequest { first, last, .. } => {
-                words(out, [first.value(), last.value()]);
+                put_words(out, [first.value(), last.value()]);
             }
             Control::KeepAlive
             | Control::CongestionWarning
@@ -512,12 +513,6 @@ fn write_head(kind: u16, subtype: u16, info: u32, header: ControlHeader, out: &m
     ]));
 }
 
-fn words<const N: usize>(out: &mut Vec<u8>, words: [u32; N]) {
-    for word in words {
-        out.extend_from_slice(&word.to_be_bytes());
-    }
-}
-
 /// Appends a NAK with as many of these ranges as fit, as one datagram. Appends nothing if `ranges`
 /// is empty. Returns the number of packets that the NAK names.
 pub fn write_nak(
@@ -536,9 +531,9 @@ pub fn write_nak(
         }
         named += u64::from(range.count());
         if range.first == range.last {
-            words(out, [range.first.value()]);
+            put_words(out, [range.first.value()]);
         } else {
-            words(out, [range.first.value() | RANGE_BIT, range.last.value()]);
+            put_words(out, [range.first.value() | RANGE_BIT, range.last.value()]);
         }
     }
     if named == 0 {

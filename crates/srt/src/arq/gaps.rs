@@ -25,7 +25,7 @@ pub(super) struct Gaps {
     /// Maximum number of gaps.
     gaps_max: usize,
     /// Number of missing packets.
-    missing: u32,
+    pub(super) missing: u32,
 }
 
 impl Gaps {
@@ -35,10 +35,6 @@ impl Gaps {
             gaps_max,
             missing: 0,
         }
-    }
-
-    pub(super) fn missing(&self) -> u32 {
-        self.missing
     }
 
     pub(super) fn first(&self) -> Option<&Gap> {
@@ -262,7 +258,7 @@ mod tests {
                         prop_assert_eq!(gaps.expire(now) as usize, before - map.len());
                     }
                 }
-                prop_assert_eq!(gaps.missing() as usize, map.len());
+                prop_assert_eq!(gaps.missing as usize, map.len());
                 prop_assert_eq!(&listed(&gaps), &map);
             }
         }
@@ -288,7 +284,7 @@ mod tests {
         assert!(gaps.fill(seq(34), at(34)).is_some());
         // 31 and 33 expire, 35 does not.
         assert_eq!(gaps.expire(at(35)), 2);
-        assert_eq!((gaps.missing(), gaps.expire(at(37))), (1, 1));
+        assert_eq!((gaps.missing, gaps.expire(at(37))), (1, 1));
     }
 
     #[test]
@@ -307,6 +303,6 @@ mod tests {
         assert_eq!(gaps.push(gap(11, 11)), 3);
         // One gap becomes two.
         assert_eq!(gaps.fill(seq(7), Time::NEVER), Some(2));
-        assert_eq!(gaps.missing(), 3);
+        assert_eq!(gaps.missing, 3);
     }
 }

@@ -32,7 +32,7 @@ pub enum Bandwidth {
 pub(super) struct Pacing {
     bandwidth: Bandwidth,
     /// Time before which no packet leaves.
-    next_departure_at: Time,
+    pub(super) next_departure_at: Time,
     /// Start of the current measuring period, and bytes pushed since then.
     since: Option<Time>,
     bytes: u64,
@@ -51,12 +51,6 @@ impl Pacing {
             sample_period: FIRST_SAMPLE,
             input_rate: 0,
         }
-    }
-
-    /// Time before which no packet leaves.
-    #[inline]
-    pub(super) fn next_departure_at(&self) -> Time {
-        self.next_departure_at
     }
 
     /// Bandwidth limit in bit/s; 0 if unlimited.
@@ -120,13 +114,13 @@ mod tests {
         // 1,356 bytes with headers at 1 Mbit/s.
         let mut pacing = Pacing::new(Bandwidth::Fixed(1_000_000));
         pacing.record_departure(Time::ZERO, 1312);
-        assert_eq!(pacing.next_departure_at(), Time::from_nanos(10_848_000));
+        assert_eq!(pacing.next_departure_at, Time::from_nanos(10_848_000));
         pacing.record_departure(Time::ZERO, 1312);
-        assert_eq!(pacing.next_departure_at(), Time::from_nanos(21_696_000));
+        assert_eq!(pacing.next_departure_at, Time::from_nanos(21_696_000));
         let later = Time::from_start(Duration::from_secs(1));
         pacing.record_departure(later, 1312);
         assert_eq!(
-            pacing.next_departure_at(),
+            pacing.next_departure_at,
             later + Duration::from_nanos(10_848_000)
         );
     }

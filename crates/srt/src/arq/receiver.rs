@@ -386,7 +386,7 @@ impl Receiver {
                 gap.requested = true;
             }
             named
-        } else if self.gaps.missing() > 0 && now >= self.nak_at {
+        } else if self.gaps.missing > 0 && now >= self.nak_at {
             self.nak_at = now + self.nak_interval();
             let ranges = self.gaps.iter().filter(|gap| gap.requested);
             write_nak(header, ranges.map(|gap| gap.range), out)
@@ -407,8 +407,8 @@ impl Receiver {
         let (number, report) = if full {
             let rates = self.rates.now();
             let report = AckReport {
-                rtt: self.rtt.smoothed(),
-                rtt_variance: self.rtt.variance(),
+                rtt: self.rtt.smoothed,
+                rtt_variance: self.rtt.variance,
                 free_packets: self.free_packets(),
                 rates: Some(rates),
             };
@@ -453,9 +453,9 @@ impl Receiver {
     /// Counters and the current state.
     pub fn statistics(&self) -> ReceiverStatistics {
         ReceiverStatistics {
-            pkt_rcv_missing: self.gaps.missing().into(),
-            us_rtt: self.rtt.smoothed().into(),
-            us_rtt_var: self.rtt.variance().into(),
+            pkt_rcv_missing: self.gaps.missing.into(),
+            us_rtt: self.rtt.smoothed.into(),
+            us_rtt_var: self.rtt.variance.into(),
             ..self.statistics
         }
     }

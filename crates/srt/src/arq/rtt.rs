@@ -11,8 +11,8 @@ const RTT_MAX_US: u32 = 60_000_000;
 /// Smoothed RTT and its variance, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rtt {
-    smoothed: u32,
-    variance: u32,
+    pub(super) smoothed: u32,
+    pub(super) variance: u32,
     measured: bool,
 }
 
@@ -27,16 +27,6 @@ impl Default for Rtt {
 }
 
 impl Rtt {
-    /// Smoothed RTT in microseconds.
-    pub(super) fn smoothed(&self) -> u32 {
-        self.smoothed
-    }
-
-    /// Variance in microseconds.
-    pub(super) fn variance(&self) -> u32 {
-        self.variance
-    }
-
     /// Adds a measurement. The first one replaces the initial values, as in libsrt.
     pub(super) fn measure(&mut self, rtt: Duration) {
         let sample = u32::try_from(rtt.as_micros())
@@ -78,11 +68,11 @@ mod tests {
     #[test]
     fn first_measurement_replaces_the_initial_values() {
         let mut rtt = Rtt::default();
-        assert_eq!((rtt.smoothed(), rtt.variance()), (100_000, 50_000));
+        assert_eq!((rtt.smoothed, rtt.variance), (100_000, 50_000));
         rtt.measure(Duration::from_millis(20));
-        assert_eq!((rtt.smoothed(), rtt.variance()), (20_000, 10_000));
+        assert_eq!((rtt.smoothed, rtt.variance), (20_000, 10_000));
         rtt.measure(Duration::from_millis(28));
-        assert_eq!((rtt.smoothed(), rtt.variance()), (21_000, 9_500));
+        assert_eq!((rtt.smoothed, rtt.variance), (21_000, 9_500));
         assert_eq!(rtt.timeout(), Duration::from_millis(59));
         assert_eq!(rtt.minimum(), Duration::ZERO);
     }
@@ -91,8 +81,8 @@ mod tests {
     fn excessive_values_are_limited() {
         let mut rtt = Rtt::default();
         rtt.adopt(u32::MAX, u32::MAX);
-        assert_eq!(rtt.smoothed(), RTT_MAX_US);
+        assert_eq!(rtt.smoothed, RTT_MAX_US);
         rtt.measure(Duration::MAX);
-        assert_eq!(rtt.smoothed(), RTT_MAX_US);
+        assert_eq!(rtt.smoothed, RTT_MAX_US);
     }
 }

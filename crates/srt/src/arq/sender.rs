@@ -484,7 +484,7 @@ impl Sender {
             .unwrap_or(Time::NEVER);
         match due.min(self.retransmit_all_at()) {
             Time::NEVER => Time::NEVER,
-            due => due.max(self.pacing.next_departure_at()),
+            due => due.max(self.pacing.next_departure_at),
         }
     }
 
@@ -495,7 +495,7 @@ impl Sender {
             return None;
         }
         self.retransmit_all(now);
-        let free_at = self.pacing.next_departure_at();
+        let free_at = self.pacing.next_departure_at;
         while let Some(index) = self.next_wanted() {
             let slot = &mut self.slots[index];
             // The retransmission may still be in flight, as in libsrt (`SRTO_RETRANSMITALGO` 1).
@@ -647,8 +647,8 @@ impl Sender {
             ms_snd_buf: u64::try_from(span.as_millis()).unwrap_or(u64::MAX),
             pkt_flow_window: self.window.into(),
             bps_max_bandwidth: self.pacing.bits_per_second(),
-            us_rtt: self.rtt.smoothed().into(),
-            us_rtt_var: self.rtt.variance().into(),
+            us_rtt: self.rtt.smoothed.into(),
+            us_rtt_var: self.rtt.variance.into(),
             ..self.statistics
         }
     }

@@ -57,8 +57,8 @@ pub(super) struct PlayerFlow {
     extra_packets: VecDeque<FlowPacket>,
     /// True if the packet in `extra_packets` must be sent after the next one.
     is_delayed: bool,
-    fault_counts: FaultCounts,
-    delays: SendDelays,
+    pub(super) fault_counts: FaultCounts,
+    pub(super) delays: SendDelays,
 }
 
 impl PlayerFlow {
@@ -78,14 +78,6 @@ impl PlayerFlow {
     /// Flow without faults. It counts packets that were left out as sent.
     pub(super) fn media(&mut self) -> &mut SourceFlow {
         &mut self.media
-    }
-
-    pub(super) fn fault_counts(&self) -> FaultCounts {
-        self.fault_counts
-    }
-
-    pub(super) fn send_delays(&self) -> SendDelays {
-        self.delays
     }
 
     fn chance(&mut self, share: f64) -> bool {

@@ -475,8 +475,8 @@ impl ServerSession {
                 cx.out.push_back(Output::StopFlow { flow });
                 let mut flow: Box<PlayerFlow> = cx.flows.remove_as(flow);
                 self.record.sent = flow.media().departure_counts();
-                self.record.delays = flow.send_delays();
-                self.record.wrongs = flow.fault_counts();
+                self.record.delays = flow.delays;
+                self.record.wrongs = flow.fault_counts;
                 let counted = flow.media().sender().statistics();
                 let messages = flow.media().sender().messages();
                 if sending.relay.is_none() {

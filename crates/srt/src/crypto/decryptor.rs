@@ -40,8 +40,8 @@ pub struct Decryptor {
     /// Key that unwraps other keys, with its salt and key length: its derivation takes a
     /// millisecond.
     wrapping: (Vec<u8>, [u8; SALT], KeyLength),
-    even: Option<Slot>,
-    odd: Option<Slot>,
+    /// Even and odd key.
+    slots: [Option<Slot>; 2],
     /// Last message that was accepted. A repetition is answered without further work.
     last_accepted: Vec<u8>,
     scratch: Vec<u8>,
@@ -51,8 +51,8 @@ impl std::fmt::Debug for Decryptor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Decryptor")
             .field("mode", &self.mode)
-            .field("even", &self.even.is_some())
-            .field("odd", &self.odd.is_some())
+            .field("even", &self.slots[0].is_some())
+            .field("odd", &self.slots[1].is_some())
             .finish_non_exhaustive()
     }
 }
@@ -76,8 +76,7 @@ impl Decryptor {
             mode: negotiated.mode,
             variant,
             wrapping,
-            even: None,
-            odd: None,
+            slots: [None, None],
             last_accepted: message.to_vec(),
             scratch: Vec::with_capacity(PAYLOAD_MAX),
         };
@@ -89,11 +88,7 @@ impl Decryptor {
 
     fn set(&mut self, parity: Parity, salt: [u8; SALT], bytes: &[u8]) {
         let key = StreamKey::new(bytes, self.mode);
-        let slot = match parity {
-            Parity::Even => &mut self.even,
-            Parity::Odd => &mut self.odd,
-        };
-        *slot = Some(Slot { salt, key });
+        self.slots[parity as usize] = Some(Slot { salt, key });
     }
 
     pub fn mode(&self) -> CipherMode {
@@ -106,10 +101,7 @@ impl Decryptor {
     /// [`DecryptError`]. The content of the payload is then undefined.
     pub fn decrypt(&self, header: &DataHeader, payload: &mut [u8]) -> Result<usize, DecryptError> {
         let parity = Parity::of(header.key).ok_or(DecryptError::Clear)?;
-        let slot = match parity {
-            Parity::Even => &self.even,
-            Parity::Odd => &self.odd,
-        };
+        let slot = &self.slots[parity as usize];
         let slot = slot.as_ref().ok_or(DecryptError::NoKey)?;
         let decrypted = slot.key.decrypt(&slot.salt, header, self.variant, payload);
         decrypted.ok_or(DecryptError::BadTag)

@@ -27,13 +27,13 @@ const AUTH_GCM: u8 = 1;
 /// Stream encapsulation: a transport stream over SRT.
 const STREAM_SRT: u8 = 2;
 
-/// Keys in a message.
+/// Keys in a message, by their flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeySelection {
-    Even,
-    Odd,
+    Even = 1,
+    Odd = 2,
     /// Both keys, the even one first.
-    Both,
+    Both = 3,
 }
 
 impl KeySelection {
@@ -57,14 +57,6 @@ impl KeySelection {
     ) -> impl Iterator<Item = (Parity, &[u8])> {
         let keys = keys.chunks(length.bytes());
         self.parities().iter().copied().zip(keys)
-    }
-
-    const fn flags(self) -> u8 {
-        match self {
-            KeySelection::Even => 1,
-            KeySelection::Odd => 2,
-            KeySelection::Both => 3,
-        }
     }
 }
 
@@ -190,7 +182,7 @@ impl<'a> KeyMaterial<'a> {
         let mut bytes = Vec::with_capacity(HEAD + SALT + self.wrapped.len());
         bytes.push(VERSION_AND_TYPE);
         bytes.extend_from_slice(&SIGN);
-        bytes.extend_from_slice(&[self.keys.flags(), 0, 0, 0, 0, cipher, auth, STREAM_SRT]);
+        bytes.extend_from_slice(&[self.keys as u8, 0, 0, 0, 0, cipher, auth, STREAM_SRT]);
         let key_words = (self.key_length.bytes() / 4) as u8;
         bytes.extend_from_slice(&[0, 0, 0, (SALT / 4) as u8, key_words]);
         bytes.extend_from_slice(&self.salt);

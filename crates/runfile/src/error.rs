@@ -99,6 +99,11 @@ impl RunFileError {
             why: why.to_string(),
         }
     }
+
+    pub(crate) fn damaged(path: &std::path::Path, why: String) -> RunFileError {
+        let path = path.to_owned();
+        RunFileError::Damaged { path, why }
+    }
 }
 
 /// Returns the reason of an I/O error in plain words, without the system's error number.

@@ -36,10 +36,7 @@ pub(crate) fn open_database(path: &Path) -> Result<Database, RunFileError> {
         path: path.to_owned(),
         why,
     };
-    let damaged = |why: String| RunFileError::Damaged {
-        path: path.to_owned(),
-        why,
-    };
+    let damaged = |why: String| RunFileError::damaged(path, why);
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => RunFileError::Missing {
             path: path.to_owned(),
@@ -103,22 +100,23 @@ pub(crate) fn open_database(path: &Path) -> Result<Database, RunFileError> {
 
 /// Rejects a file that does not begin like a run file.
 fn check_head(path: &Path, head: &[u8]) -> Result<(), RunFileError> {
-    let path = path.to_owned();
-    if head.is_empty() {
-        return Err(RunFileError::Empty { path });
+    let length = head.len();
+    if length == 0 {
+        return Err(RunFileError::Empty {
+            path: path.to_owned(),
+        });
     }
-    if !is_run_file(head) {
-        return Err(
-            match head.len() < HEADER && MAGIC.starts_with(&head[..head.len().min(16)]) {
-                true => RunFileError::Damaged {
-                    path,
-                    why: format!("it ends after {} bytes", head.len()),
-                },
-                false => RunFileError::NotARunFile { path },
+    if is_run_file(head) {
+        return Ok(());
+    }
+    Err(
+        match length < HEADER && MAGIC.starts_with(&head[..length.min(16)]) {
+            true => RunFileError::damaged(path, format!("it ends after {length} bytes")),
+            false => RunFileError::NotARunFile {
+                path: path.to_owned(),
             },
-        );
-    }
-    Ok(())
+        },
+    )
 }
 
 /// Returns `true` if a file with these first bytes is a run file.

@@ -71,10 +71,7 @@ impl Reader {
         catalogue: impl Fn(&str) -> Option<Catalogue>,
     ) -> Result<Reader, RunFileError> {
         let database = open_database(path)?;
-        let damaged = |why: String| RunFileError::Damaged {
-            path: path.to_owned(),
-            why,
-        };
+        let damaged = |why: String| RunFileError::damaged(path, why);
         let mut subjects = Vec::new();
         let rows: Vec<(i64, String, String, String)> = database
             .rows(
@@ -251,10 +248,7 @@ impl Reader {
     }
 
     fn damaged(&self, why: String) -> RunFileError {
-        RunFileError::Damaged {
-            path: self.path.clone(),
-            why,
-        }
+        RunFileError::damaged(&self.path, why)
     }
 
     fn collect<T>(

@@ -27,8 +27,8 @@ const STEPS_PER_PROGRESS_CALL: i32 = 100_000;
 /// populations takes about 10^6 steps; the limit is 2 * 10^7 steps, which take seconds.
 const PROGRESS_CALLS_MAX: u32 = 200;
 
-/// Time that a reader waits for a writer's lock.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time that a reader and a writer wait for each other's lock.
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An open run file.
 #[derive(Debug)]

@@ -1,14 +1,9 @@
 //! Conversion of a run file to one plain file after it was read while it was being written.
 
 use std::path::Path;
-use std::time::Duration;
-
-use rusqlite::{Connection, OpenFlags};
 
 use crate::error::RunFileError;
-
-/// Time to wait for remaining readers of the file.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::open::{companion, open_to_write};
 
 /// Merges the log of a run file into its database and removes the log. The writer cannot do this
 /// while readers keep the file open, and readers only read. Does nothing if there is no log. Call
@@ -19,18 +14,12 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// run is then complete but in several files: the companions ending in `-wal` and `-shm` belong to
 /// it.
 pub fn merge_log(path: &Path) -> Result<(), RunFileError> {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    if !Path::new(&log).exists() {
+    if !companion(path, "-wal").exists() {
         return Ok(());
     }
-    let fold = || {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let database = Connection::open_with_flags(path, flags)?;
-        database.busy_timeout(BUSY_TIMEOUT)?;
-        database.pragma_update(None, "journal_mode", "DELETE")
-    };
-    fold().map_err(|error: rusqlite::Error| RunFileError::Write {
+    let database = open_to_write(path);
+    let merged = database.and_then(|it| it.pragma_update(None, "journal_mode", "DELETE"));
+    merged.map_err(|error| RunFileError::Write {
         path: path.to_owned(),
         windows: 0,
         why: error.to_string(),

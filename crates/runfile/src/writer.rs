@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use measure::{ThresholdResult, Time, Verdict};
-use rusqlite::{Connection, ErrorCode, OpenFlags, params};
+use rusqlite::{Connection, ErrorCode, params};
 
 use crate::blob;
 use crate::catalogue::StoredCatalogue;
 use crate::error::{RunFileError, io_reason};
 use crate::fact::{self, Noted};
-use crate::open::{companion, is_run_file};
+use crate::open::{companion, is_run_file, open_to_write};
 use crate::rows::{ClientRow, EventRow, Header, WindowRow};
 use crate::schema;
 
@@ -24,9 +24,6 @@ const QUEUE: usize = 512;
 
 /// Maximum time between a row and the end of its transaction.
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
-
-/// Time that the writer waits for a reader's lock.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A run file that is being written.
 ///
@@ -309,9 +306,7 @@ fn open_database(
     header: &Header,
     max_pages: Option<u32>,
 ) -> Result<Connection, rusqlite::Error> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut database = Connection::open_with_flags(path, flags)?;
-    database.busy_timeout(BUSY_TIMEOUT)?;
+    let mut database = open_to_write(path)?;
     let transaction = database.transaction()?;
     transaction.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", schema::VERSION)?;

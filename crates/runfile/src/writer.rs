@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,8 @@ const COMMIT_EVERY: Duration = Duration::from_secs(1);
 pub struct RunFile {
     path: PathBuf,
     queue: Sender<Command>,
-    error: Arc<Mutex<Option<RunFileError>>>,
+    /// The first error, which ended writing.
+    error: Arc<OnceLock<RunFileError>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -120,7 +121,7 @@ impl RunFile {
             }
         };
         let (queue, rows) = bounded(QUEUE);
-        let error = Arc::new(Mutex::new(None));
+        let error = Arc::<OnceLock<RunFileError>>::default();
         let writer = Writer {
             path: path.to_owned(),
             _lock: claim,
@@ -194,10 +195,7 @@ impl RunFile {
 
     /// Returns the error that ended writing, if any. It is permanent.
     pub fn error(&self) -> Option<RunFileError> {
-        self.error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.error.get().cloned()
     }
 
     /// Marks the file as complete and closes it, as one plain file if no reader has it open.
@@ -228,8 +226,7 @@ impl RunFile {
         };
         self.put(Command::End { whole });
         if thread.join().is_err() {
-            let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-            error.get_or_insert(RunFileError::Write {
+            self.error.get_or_init(|| RunFileError::Write {
                 path: self.path.clone(),
                 windows: 0,
                 why: "the thread that writes it has panicked".to_owned(),
@@ -384,7 +381,7 @@ struct Writer {
     path: PathBuf,
     /// Held open and locked, so that no other run takes the file for a leftover.
     _lock: File,
-    error: Arc<Mutex<Option<RunFileError>>>,
+    error: Arc<OnceLock<RunFileError>>,
     /// Names of the subjects, by their ids in the file.
     subjects: Vec<String>,
     /// Names of the distributions of each subject, by index.
@@ -404,7 +401,7 @@ impl Writer {
                 Some(until) => commands.recv_deadline(until),
                 None => commands.recv().map_err(RecvTimeoutError::from),
             };
-            let broken = self.is_broken();
+            let broken = self.error.get().is_some();
             let done = match command {
                 Err(RecvTimeoutError::Timeout) => self.commit(&database),
                 Err(RecvTimeoutError::Disconnected) => {
@@ -431,7 +428,7 @@ impl Writer {
                 self.fail(&database, &error);
             }
         }
-        if !self.is_broken()
+        if self.error.get().is_none()
             && let Err(error) = self.end(&database, whole == Some(true))
         {
             self.fail(&database, &error);
@@ -441,30 +438,17 @@ impl Writer {
         drop(database);
     }
 
-    fn is_broken(&self) -> bool {
-        self.error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_some()
-    }
-
     fn fail(&mut self, database: &Connection, error: &rusqlite::Error) {
         // A partial transaction is not a whole second. The rollback fails if SQLite has already
         // rolled back.
         let _ = database.execute_batch("ROLLBACK");
         self.transaction = None;
         let (path, windows) = (self.path.clone(), self.committed_windows);
-        let error = if is_disk_full(error) {
-            RunFileError::DiskFull { path, windows }
-        } else {
-            RunFileError::Write {
-                path,
-                windows,
-                why: error.to_string(),
-            }
-        };
-        let mut sticky = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        sticky.get_or_insert(error);
+        let why = error.to_string();
+        self.error.get_or_init(|| match is_disk_full(error) {
+            true => RunFileError::DiskFull { path, windows },
+            false => RunFileError::Write { path, windows, why },
+        });
     }
 
     fn begin(&mut self, database: &Connection) -> Result<(), rusqlite::Error> {

@@ -140,6 +140,25 @@ impl Reader {
         &self.subjects
     }
 
+    /// Returns the subject with this name.
+    pub fn find_subject(&self, name: &str) -> Option<&Subject> {
+        self.subjects.iter().find(|subject| subject.name == name)
+    }
+
+    /// Name and catalogue of each subject.
+    pub fn catalogues(&self) -> Vec<(&str, Catalogue)> {
+        let subjects = self.subjects.iter();
+        let named = subjects.map(|subject| (subject.name.as_str(), subject.catalogue));
+        named.collect()
+    }
+
+    /// Returns totals of each subject by name, without any window.
+    pub fn empty_totals(&self) -> BTreeMap<String, Totals> {
+        let subjects = self.subjects.iter();
+        let empty = subjects.map(|one| (one.name.clone(), Totals::new(one.catalogue)));
+        empty.collect()
+    }
+
     /// Iterates over the windows in order, including the warm-up. Only a few are in memory at a
     /// time.
     pub fn windows(&self) -> Rows<'_, WindowRow> {
@@ -165,11 +184,7 @@ impl Reader {
 
     /// Totals of each subject by name, without the warm-up.
     pub fn totals(&self) -> Result<BTreeMap<String, Totals>, RunFileError> {
-        let mut all: BTreeMap<String, Totals> = self
-            .subjects
-            .iter()
-            .map(|subject| (subject.name.clone(), Totals::new(subject.catalogue)))
-            .collect();
+        let mut all = self.empty_totals();
         let stopped_at = self.stopped_at()?;
         for row in self.windows() {
             let row = row?;

@@ -231,32 +231,27 @@ impl Index {
             });
         }
         let index: Index = serde_json::from_slice(&bytes).map_err(unsound)?;
-        for run in &index.runs {
-            if !is_run_file_name(&run.file) {
-                return Err(wrong(format!(
-                    "`{}` is not the name of a run file",
-                    run.file
-                )));
+        match index.fault() {
+            Some(fault) => Err(wrong(fault)),
+            None => Ok(index),
+        }
+    }
+
+    /// Describes what is inconsistent in the index, if anything.
+    fn fault(&self) -> Option<String> {
+        for Entry { file, values, .. } in &self.runs {
+            if !is_run_file_name(file) {
+                return Some(format!("`{file}` is not the name of a run file"));
             }
-            if run.values.len() != index.varied.len() {
-                return Err(wrong(format!(
-                    "`{}` does not have one value for each key",
-                    run.file
-                )));
+            if values.len() != self.varied.len() {
+                return Some(format!("`{file}` does not have one value for each key"));
             }
         }
-        if index
-            .min_effect
-            .is_some_and(|least| !(least > 0.0 && least <= 1.0))
-        {
-            return Err(wrong(
-                "its smallest effect that counts is no share".to_owned(),
-            ));
+        if !self.min_effect.is_none_or(is_share) {
+            return Some("its smallest effect that counts is no share".to_owned());
         }
-        if !index.is_possible_search() {
-            return Err(wrong("it describes an impossible search".to_owned()));
-        }
-        Ok(index)
+        let is_possible = self.is_possible_search();
+        (!is_possible).then(|| "it describes an impossible search".to_owned())
     }
 
     /// Returns `false` if loads, shares or the scale of the search are out of range.
@@ -270,7 +265,6 @@ impl Index {
         else {
             return are_loads;
         };
-        let is_share = |share: f64| share > 0.0 && share <= 1.0;
         are_loads
             && (1..=settings.max).contains(&settings.min)
             && settings.max <= LOAD_MAX
@@ -318,6 +312,10 @@ impl Index {
             why: io_reason(&error),
         })
     }
+}
+
+fn is_share(share: f64) -> bool {
+    share > 0.0 && share <= 1.0
 }
 
 /// Returns `true` if `name` is the name of a run file in the folder itself.

@@ -3,11 +3,12 @@
 //! A statement describes an observation, not its reason. Without an observation there is no
 //! statement: a server may reach a limit that leaves no trace in the measurements.
 
-use measure::metric::MetricSource;
 use measure::server::ServerLog;
 use measure::totals::WINDOW_SECONDS_MIN;
 use measure::{Catalogue, Window};
 use schemars::JsonSchema;
+
+use crate::window::{counter, level};
 
 /// Share of a core from which it counts as saturated.
 const SATURATED: f64 = 0.95;
@@ -143,35 +144,26 @@ impl Evidence {
         let Some(point) = self.points.last_mut() else {
             return;
         };
-        let counter = |name| match catalogue.find(name)?.source {
-            MetricSource::Counter(id) => window.counters.get(usize::from(id.0)).copied(),
-            _ => None,
-        };
+        let count = |name| counter(catalogue, window, name).unwrap_or(0) as f64;
         if whose == SubjectKind::Server {
-            let count = |name| counter(name).unwrap_or(0) as f64;
             point.log_complaints += count("log_complaints");
             point.socket_drops += count("socket_drops");
             point.receive_errors += count("udp_receive_errors");
         }
-        let sent = match whose {
-            SubjectKind::Population => counter("sent_bytes"),
-            SubjectKind::Tester => counter("sent_packets"),
-            SubjectKind::Server => None,
+        self.sends_media |= match whose {
+            SubjectKind::Population => count("sent_bytes") > 0.0,
+            SubjectKind::Tester => count("sent_packets") > 0.0,
+            SubjectKind::Server => false,
         };
-        self.sends_media |= sent.unwrap_or(0) > 0;
         if self.is_short {
             return;
         }
-        let gauge = |name| match catalogue.find(name)?.source {
-            MetricSource::Gauge(id, _) => *window.gauges.get(usize::from(id.0))?,
-            _ => None,
-        };
+        let gauge = |name| level(catalogue, window, name);
         match whose {
             SubjectKind::Population => {
                 point.playing += gauge("playing").unwrap_or(0.0);
-                let bytes = counter("payload_bytes").unwrap_or(0) as f64;
                 if seconds > 0.0 {
-                    point.bit_rate += bytes * 8.0 / seconds;
+                    point.bit_rate += count("payload_bytes") * 8.0 / seconds;
                 }
             }
             SubjectKind::Server => {

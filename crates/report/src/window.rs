@@ -80,6 +80,22 @@ impl SubjectWindow {
     }
 }
 
+/// Returns the count of a counter in a window, by its name.
+pub(crate) fn counter(catalogue: Catalogue, window: &Window, name: &str) -> Option<i64> {
+    match catalogue.find(name)?.source {
+        MetricSource::Counter(id) => window.counters.get(usize::from(id.0)).copied(),
+        _ => None,
+    }
+}
+
+/// Returns a level in a window, by its name. `None` if it was not taken.
+pub(crate) fn level(catalogue: Catalogue, window: &Window, name: &str) -> Option<f64> {
+    match catalogue.find(name)?.source {
+        MetricSource::Gauge(id, _) => *window.gauges.get(usize::from(id.0))?,
+        _ => None,
+    }
+}
+
 fn distribution(sparse: &Sparse, scale: f64) -> Option<Distribution> {
     let quantile = |share: f64| Some(round_figure(sparse.quantile(share)? as f64 * scale));
     Some(Distribution {

@@ -201,19 +201,14 @@ impl Evidence {
     }
 
     fn thread(&self) -> Option<Limit> {
-        let seen: Vec<&WindowValues> = self.where_at_least(|point| point.hottest_thread, SATURATED);
+        let seen = self.where_at_least(|point| point.hottest_thread, SATURATED);
         let most = largest(&seen, |point| point.hottest_thread);
-        limit(
-            LimitKind::Thread,
-            &seen,
-            self.points.len(),
-            |from, times| {
-                format!(
-                    "one thread of the server used a whole core (up to {most:.2} cores) {times}, {from}: a \
+        self.repeated(LimitKind::Thread, &seen, |when| {
+            format!(
+                "one thread of the server used a whole core (up to {most:.2} cores) {when}: a \
                  server that works in one thread can do no more, however many cores there are"
-                )
-            },
-        )
+            )
+        })
     }
 
     /// Statement on a server that may use fewer cores than the machine has.
@@ -225,10 +220,10 @@ impl Evidence {
         let seen = self.where_at_least(share, SATURATED);
         let most = largest(&seen, |point| point.cpu);
         let allowed = largest(&seen, |point| point.allowed);
-        limit(LimitKind::Cores, &seen, self.points.len(), |from, times| {
+        self.repeated(LimitKind::Cores, &seen, |when| {
             format!(
-                "the server may use {allowed} of the machine's {cores} cores, and used all of that (up to {most:.2}) {times}, \
-                 {from}: its affinity or its control group's quota is the limit"
+                "the server may use {allowed} of the machine's {cores} cores, and used all of that (up to {most:.2}) {when}: \
+                 its affinity or its control group's quota is the limit"
             )
         })
     }
@@ -240,9 +235,9 @@ impl Evidence {
         let seen = self.where_at_least(share, SATURATED);
         let most = largest(&seen, |point| point.machine_cpu);
         let cores = largest(&seen, |point| point.machine_cores);
-        limit(LimitKind::Cores, &seen, self.points.len(), |from, times| {
+        self.repeated(LimitKind::Cores, &seen, |when| {
             format!(
-                "the {cores:.0} cores of the server's machine were all in use (up to {most:.2}) {times}, {from}"
+                "the {cores:.0} cores of the server's machine were all in use (up to {most:.2}) {when}"
             )
         })
     }
@@ -251,70 +246,43 @@ impl Evidence {
         let seen = self.where_at_least(|point| point.descriptors_share, NEAR_THE_LIMIT);
         let most = largest(&seen, |point| point.descriptors_share) * 100.0;
         let open = largest(&seen, |point| point.descriptors);
-        let first = seen.first()?;
         // A single window without a free descriptor is enough, even if some were released soon.
         if seen.len() < WINDOWS_MIN && most < 100.0 {
             return None;
         }
-        Some(Limit {
-            kind: LimitKind::FileDescriptors,
-            text: format!(
+        self.observed(LimitKind::FileDescriptors, &seen, |when| {
+            format!(
                 "a process of the server had up to {most:.0} % of the file descriptors open that it is allowed ({open:.0} in all of its \
-                 processes) {}, {}: at 100 % it can accept no further connection",
-                times(seen.len(), self.points.len()),
-                first_seen(first)
-            ),
-            first_at: first.start,
-            windows: seen.len() as u64,
+                 processes) {when}: at 100 % it can accept no further connection"
+            )
         })
     }
 
     fn log(&self, log: &ServerLog) -> Option<Limit> {
-        let seen: Vec<&WindowValues> = self
-            .points
-            .iter()
-            .filter(|p| p.log_complaints > 0.0)
-            .collect();
-        let first = seen.first()?;
-        let lines: f64 = seen.iter().map(|point| point.log_complaints).sum();
         let more = if log.more { " or more" } else { "" };
-        let mut text = format!(
-            "the server's log complained in {lines:.0} lines{more}, {}, {}",
-            times(seen.len(), self.points.len()),
-            first_seen(first)
-        );
-        for (index, complaint) in log.complaints.iter().take(COMPLAINTS_SHOWN).enumerate() {
-            text += if index == 0 { ": " } else { "; " };
-            text += &format!(
-                "{} such as \u{201c}{}\u{201d}",
-                complaint.lines, complaint.first
-            );
-        }
-        Some(Limit {
-            kind: LimitKind::Log,
-            text,
-            first_at: first.start,
-            windows: seen.len() as u64,
-        })
+        self.counted(
+            LimitKind::Log,
+            |point| point.log_complaints,
+            |lines, when| {
+                let mut text =
+                    format!("the server's log complained in {lines:.0} lines{more}, {when}");
+                for (index, complaint) in log.complaints.iter().take(COMPLAINTS_SHOWN).enumerate() {
+                    text += if index == 0 { ": " } else { "; " };
+                    text += &format!(
+                        "{} such as \u{201c}{}\u{201d}",
+                        complaint.lines, complaint.first
+                    );
+                }
+                text
+            },
+        )
     }
 
     fn receive_errors(&self) -> Option<Limit> {
-        let seen: Vec<&WindowValues> = self
-            .points
-            .iter()
-            .filter(|p| p.receive_errors > 0.0)
-            .collect();
-        let first = seen.first()?;
-        let errors: f64 = seen.iter().map(|point| point.receive_errors).sum();
-        Some(Limit {
-            kind: LimitKind::SocketDrops,
-            text: format!(
-                "the server's machine dropped {errors:.0} datagrams at full receive queues, those of the server or of other programs, {}, {}",
-                times(seen.len(), self.points.len()),
-                first_seen(first)
-            ),
-            first_at: first.start,
-            windows: seen.len() as u64,
+        self.counted(LimitKind::SocketDrops, |point| point.receive_errors, |errors, when| {
+            format!(
+                "the server's machine dropped {errors:.0} datagrams at full receive queues, those of the server or of other programs, {when}"
+            )
         })
     }
 
@@ -329,22 +297,15 @@ impl Evidence {
         let seen = self.where_at_least(both, bound);
         let server = largest(&seen, |point| point.cpu);
         let tester = largest(&seen, |point| point.tester_cpu);
-        limit(LimitKind::Cores, &seen, self.points.len(), |from, times| {
+        self.repeated(LimitKind::Cores, &seen, |when| {
             format!(
                 "the machine's {cores} cores were all in use (by the server up to {server:.2}, by the tester up to \
-                 {tester:.2}) {times}, {from}"
+                 {tester:.2}) {when}"
             )
         })
     }
 
     fn socket_drops(&self) -> Option<Limit> {
-        let seen: Vec<&WindowValues> = self
-            .points
-            .iter()
-            .filter(|p| p.socket_drops > 0.0)
-            .collect();
-        let first = seen.first()?;
-        let drops: f64 = seen.iter().map(|point| point.socket_drops).sum();
         // Feedback of clients is small, and its loss costs viewers no frame.
         let hit = match self.sends_media {
             true => "",
@@ -353,16 +314,11 @@ impl Evidence {
                  elsewhere, and limit nothing that it sends)"
             }
         };
-        Some(Limit {
-            kind: LimitKind::SocketDrops,
-            text: format!(
+        self.counted(LimitKind::SocketDrops, |point| point.socket_drops, |drops, when| {
+            format!(
                 "the kernel dropped {drops:.0} datagrams at the server's sockets, because it did not fetch them in \
-                 time, {}, {}{hit}",
-                times(seen.len(), self.points.len()),
-                first_seen(first)
-            ),
-            first_at: first.start,
-            windows: seen.len() as u64,
+                 time, {when}{hit}"
+            )
         })
     }
 
@@ -463,33 +419,54 @@ impl Evidence {
         let seen = |point: &&WindowValues| figure(point).is_some_and(|value| value >= bound);
         self.points.iter().filter(seen).collect()
     }
-}
 
-/// Makes a statement if enough windows have the observation.
-fn limit(
-    kind: LimitKind,
-    seen: &[&WindowValues],
-    of: usize,
-    text: impl FnOnce(String, String) -> String,
-) -> Option<Limit> {
-    let first = seen.first()?;
-    (seen.len() >= WINDOWS_MIN).then(|| Limit {
-        kind,
-        text: text(first_seen(first), times(seen.len(), of)),
-        first_at: first.start,
-        windows: seen.len() as u64,
-    })
-}
+    /// Makes a statement if enough windows have the observation.
+    fn repeated(
+        &self,
+        kind: LimitKind,
+        seen: &[&WindowValues],
+        text: impl FnOnce(&str) -> String,
+    ) -> Option<Limit> {
+        let limit = self.observed(kind, seen, text)?;
+        (seen.len() >= WINDOWS_MIN).then_some(limit)
+    }
 
-fn first_seen(first: &WindowValues) -> String {
-    format!(
-        "first at {:.0} s with {:.0} clients playing",
-        first.start, first.playing
-    )
-}
+    /// Makes a statement on the number of events, if any window has some.
+    fn counted(
+        &self,
+        kind: LimitKind,
+        count: impl Fn(&WindowValues) -> f64,
+        text: impl FnOnce(f64, &str) -> String,
+    ) -> Option<Limit> {
+        let seen = self.points.iter().filter(|point| count(point) > 0.0);
+        let seen: Vec<&WindowValues> = seen.collect();
+        let all = seen.iter().map(|point| count(point)).sum();
+        self.observed(kind, &seen, |when| text(all, when))
+    }
 
-fn times(seen: usize, of: usize) -> String {
-    format!("in {seen} of {of} windows")
+    /// Makes a statement if any window has the observation. `text` is made from the times of these
+    /// windows in words.
+    fn observed(
+        &self,
+        kind: LimitKind,
+        seen: &[&WindowValues],
+        text: impl FnOnce(&str) -> String,
+    ) -> Option<Limit> {
+        let first = seen.first()?;
+        let when = format!(
+            "in {} of {} windows, first at {:.0} s with {:.0} clients playing",
+            seen.len(),
+            self.points.len(),
+            first.start,
+            first.playing
+        );
+        Some(Limit {
+            kind,
+            text: text(&when),
+            first_at: first.start,
+            windows: seen.len() as u64,
+        })
+    }
 }
 
 fn largest_of(figures: impl Iterator<Item = f64>) -> f64 {

@@ -24,7 +24,7 @@ use crate::model::{
     Tester, Threshold, Verdict,
 };
 use crate::time::rfc3339;
-use crate::window::{ReportWindow, SubjectWindow};
+use crate::window::{ReportWindow, SubjectWindow, counter, level};
 
 /// Kinds of subjects that are not populations.
 pub(crate) const SERVER: &str = "server";
@@ -83,11 +83,8 @@ impl Sums {
 
     /// Creates the sums of a run in progress, without windows.
     pub(crate) fn new(reader: &Reader) -> Sums {
-        let subjects = reader.subjects().iter();
         Sums {
-            totals: subjects
-                .map(|subject| (subject.name.clone(), Totals::new(subject.catalogue)))
-                .collect(),
+            totals: reader.empty_totals(),
             clients: BTreeMap::new(),
             evidence: Evidence::default(),
             stopped_at: Time::NEVER,
@@ -129,8 +126,7 @@ impl Sums {
             let header = reader.header();
             header.add_counted(totals, window, row, self.stopped_at);
             let catalogue = totals.catalogue();
-            let subject = reader.subjects().iter().find(|one| one.name == *name);
-            let whose = match subject {
+            let whose = match reader.find_subject(name) {
                 Some(subject) if subject.kind == SERVER => Some(SubjectKind::Server),
                 Some(subject) if subject.kind == TESTER => Some(SubjectKind::Tester),
                 Some(subject) if is_link(subject) => None,
@@ -142,22 +138,13 @@ impl Sums {
                 self.evidence.add(whose, catalogue, window, row.seconds);
             }
             let clients = self.clients.entry(name.clone()).or_default();
-            let counter = |name| match catalogue.find(name)?.source {
-                measure::metric::MetricSource::Counter(id) => {
-                    window.counters.get(usize::from(id.0)).copied()
-                }
-                _ => None,
-            };
-            clients.started += counter("started").unwrap_or(0);
-            clients.completed += counter("completed").unwrap_or(0);
-            clients.stopped += counter("stopped").unwrap_or(0);
-            clients.failed += counter("failed").unwrap_or(0);
-            if let Some(measure::metric::MetricSource::Gauge(id, _)) =
-                catalogue.find("active").map(|metric| metric.source)
-                && let Some(Some(active)) = window.gauges.get(usize::from(id.0))
-            {
-                clients.active_max = clients.active_max.max(*active);
-            }
+            let count = |name| counter(catalogue, window, name).unwrap_or(0);
+            clients.started += count("started");
+            clients.completed += count("completed");
+            clients.stopped += count("stopped");
+            clients.failed += count("failed");
+            let active = level(catalogue, window, "active");
+            clients.active_max = clients.active_max.max(active.unwrap_or(0.0));
             for (reason, count) in &window.failures {
                 *clients.failures.entry(reason.clone()).or_default() += count;
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use measure::threshold::{BLOCKS, Worsening, worsening};
 use measure::totals::measured_seconds;
-use measure::{Catalogue, Threshold, Totals};
+use measure::{Threshold, Totals};
 use runfile::Reader;
 
 use crate::ReportError;
@@ -32,10 +32,7 @@ pub fn worsened(reader: &Reader, ahead: Duration) -> Result<Option<String>, Repo
     if seconds < BLOCK_SECONDS_MIN {
         return Ok(None);
     }
-    let subjects = reader.subjects().iter();
-    let subjects: Vec<(&str, Catalogue)> = subjects
-        .map(|subject| (subject.name.as_str(), subject.catalogue))
-        .collect();
+    let subjects = reader.catalogues();
     let ahead = ahead.as_secs_f64();
     let found = parsed
         .iter()
@@ -74,12 +71,7 @@ fn blocks(reader: &Reader) -> Result<([Block; BLOCKS], f64), ReportError> {
         measured += counts.filter(|_| row.index >= warm_up).unwrap_or(0.0);
     }
     let seconds = measured / BLOCKS as f64;
-    let mut blocks: [Block; BLOCKS] = array::from_fn(|_| {
-        let subjects = reader.subjects().iter();
-        subjects
-            .map(|subject| (subject.name.clone(), Totals::new(subject.catalogue)))
-            .collect()
-    });
+    let mut blocks: [Block; BLOCKS] = array::from_fn(|_| reader.empty_totals());
     let mut before = 0.0;
     for row in reader.windows() {
         let row = row?;

@@ -229,8 +229,7 @@ pub(super) fn clients(reader: &Reader, stopped_by_user: bool) -> Result<Value, R
     let mut worst: Vec<Client> = Vec::new();
     for row in reader.clients() {
         let row = row?;
-        let mut subjects = reader.subjects().iter();
-        let Some(subject) = subjects.find(|subject| subject.name == row.subject) else {
+        let Some(subject) = reader.find_subject(&row.subject) else {
             continue;
         };
         let client = Client::of(row, subject.catalogue.content());

@@ -9,7 +9,7 @@ use std::io::Write;
 
 use measure::tester::RunnerState;
 use measure::totals::measured_seconds;
-use measure::{Catalogue, Health, HealthBounds, Judge, Threshold, Unit, Verdict as Measured};
+use measure::{Health, HealthBounds, Judge, Threshold, Unit, Verdict as Measured};
 use runfile::{Reader, fact};
 use serde_json::{Value, json};
 
@@ -62,10 +62,7 @@ impl Live {
         thresholds: &[String],
         bounds: HealthBounds,
     ) -> Result<Live, ReportError> {
-        let subjects = reader.subjects().iter();
-        let subjects: Vec<(&str, Catalogue)> = subjects
-            .map(|subject| (subject.name.as_str(), subject.catalogue))
-            .collect();
+        let subjects = reader.catalogues();
         let warm_up = reader.header().warm_up_windows();
         let parsed = thresholds.iter().filter_map(|text| {
             let threshold = Threshold::parse(text).ok()?;

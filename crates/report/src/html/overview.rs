@@ -99,14 +99,10 @@ fn thresholds(reader: &Reader, report: &Report, time_series: &TimeSeries) -> Vec
             let comparison = parsed
                 .as_ref()
                 .map(|parsed| parsed.comparison().to_string());
-            let kind = reader
-                .subjects()
-                .iter()
-                .find(|subject| subject.name == threshold.subject)
-                .map(|subject| &subject.kind);
+            let subject = reader.find_subject(&threshold.subject);
             json!({
                 "text": threshold.threshold,
-                "kind": kind,
+                "kind": subject.map(|subject| &subject.kind),
                 "metric": parsed.as_ref().map(Threshold::metric),
                 "comparison": comparison,
                 "passed": threshold.passed,

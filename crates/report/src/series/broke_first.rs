@@ -1,9 +1,7 @@
 //! The threshold that broke first in a run.
 
-use std::collections::BTreeMap;
-
 use measure::totals::measured_seconds;
-use measure::{Catalogue, ClockError, Judge, Threshold, Totals};
+use measure::{ClockError, Judge, Threshold};
 use runfile::Reader;
 
 use crate::ReportError;
@@ -19,10 +17,7 @@ pub(super) fn of(
     if broke.len() < 2 {
         return Ok(broke.first().cloned());
     }
-    let subjects = reader.subjects().iter();
-    let subjects: Vec<(&str, Catalogue)> = subjects
-        .map(|subject| (subject.name.as_str(), subject.catalogue))
-        .collect();
+    let subjects = reader.catalogues();
     let header = reader.header();
     let warm_up = header.warm_up_windows();
     let stopped_at = reader.stopped_at()?;
@@ -32,10 +27,7 @@ pub(super) fn of(
         Some((text, judge))
     });
     let mut judges: Vec<(&String, Judge)> = judges.collect();
-    let mut totals: BTreeMap<String, Totals> = subjects
-        .iter()
-        .map(|(name, catalogue)| ((*name).to_owned(), Totals::new(*catalogue)))
-        .collect();
+    let mut totals = reader.empty_totals();
     for row in reader.windows() {
         let row = row?;
         for (name, window) in &row.subjects {

@@ -78,8 +78,7 @@ fn clients_of_level(reader: &Reader) -> Result<Option<Clients>, ReportError> {
         return Ok(None);
     };
     let (name, asked) = (level.population.as_str(), level.clients);
-    let mut subjects = reader.subjects().iter();
-    let Some(subject) = subjects.find(|subject| subject.name == name) else {
+    let Some(subject) = reader.find_subject(name) else {
         return Ok(None);
     };
     let mut playing = 0.0;

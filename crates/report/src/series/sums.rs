@@ -1,7 +1,6 @@
 //! Computation of a run's figures from its run file.
 
 use measure::link::DOWNLINK;
-use measure::metric::MetricSource;
 use measure::threshold::WRONG;
 use measure::totals::{Statistic, WINDOW_SECONDS_MIN, measured_seconds};
 use measure::{ClockError, Disqualifier, Meaning, TableColumn, Totals, Unit, Window};
@@ -14,6 +13,7 @@ use crate::ReportError;
 use crate::metrics::{Metrics, round_figure};
 use crate::model::Report;
 use crate::source::is_population;
+use crate::window::level;
 
 /// Sums over the populations, window by window.
 #[derive(Default)]
@@ -52,7 +52,7 @@ impl Sums {
                 let Some(window) = row.subjects.get(&subject.name) else {
                     continue;
                 };
-                playing += level(subject, window, "playing");
+                playing += level(subject.catalogue, window, "playing").unwrap_or(0.0);
                 let header = reader.header();
                 header.add_counted(totals, window, &row, stopped_at);
                 if row.index < warm_up {
@@ -145,16 +145,6 @@ fn rate_counter_value(subject: &Subject, window: &Window, meaning: Meaning) -> f
     let counter = subject.catalogue.rate_counter(meaning);
     let count = counter.and_then(|id| window.counters.get(usize::from(id.0)));
     count.map_or(0.0, |count| *count as f64)
-}
-
-fn level(subject: &Subject, window: &Window, name: &str) -> f64 {
-    match subject.catalogue.find(name).map(|metric| metric.source) {
-        Some(MetricSource::Gauge(id, _)) => {
-            let level = window.gauges.get(usize::from(id.0));
-            level.copied().flatten().unwrap_or(0.0)
-        }
-        _ => 0.0,
-    }
 }
 
 /// Returns the share of packets that links lost on the way to the clients.

@@ -429,10 +429,8 @@ pub(super) fn stream_of<'a>(
 
 /// Finds a population, the server or the tester by its name.
 pub(super) fn find_subject<'a>(reader: &'a Reader, name: &str) -> Result<&'a Subject, Failure> {
-    let mut subjects = reader.subjects().iter();
-    subjects
-        .find(|subject| subject.name == name)
-        .ok_or_else(|| Failure::bad(format_args!("the run file has nothing about `{name}`")))
+    let found = reader.find_subject(name);
+    found.ok_or_else(|| Failure::bad(format_args!("the run file has nothing about `{name}`")))
 }
 
 /// Compares the bit rate over the whole seconds in which every stream played, as a run with a

@@ -3,7 +3,7 @@
 use measure::Unit;
 
 use crate::human::{count, plural, ratio, seconds};
-use crate::metrics::{Distribution, MetricFigures, Metrics};
+use crate::metrics::Metrics;
 
 /// Reasons of loss on a link: the metric, and its description.
 pub(crate) const LOSS_REASONS: [(&str, &str); 5] = [
@@ -60,7 +60,7 @@ fn packets(metrics: &Metrics) -> String {
 }
 
 fn times(metrics: &Metrics) -> String {
-    let distribution = |name: &str| distribution(metrics, name);
+    let distribution = |name: &str| metrics.distribution(name);
     let mut parts = Vec::new();
     if let Some(queue) = metrics.level("queue_bytes").filter(|queue| queue.max > 0.0) {
         parts.push(format!(
@@ -83,11 +83,4 @@ fn times(metrics: &Metrics) -> String {
         ));
     }
     parts.join("; ")
-}
-
-pub(crate) fn distribution(metrics: &Metrics, name: &str) -> Option<Distribution> {
-    match metrics.find(name)?.figures {
-        MetricFigures::Distribution(found) => found,
-        MetricFigures::Value(_) | MetricFigures::Level(_) => None,
-    }
 }

@@ -5,7 +5,7 @@ use measure::summary::{FigureFormat, Part, RowCondition, RowContent, Token, toke
 use measure::{SummaryRow, Unit};
 
 use crate::human::{count, figure_or_dash, plural};
-use crate::metrics::{Distribution, MetricFigures, Metrics, NamedFigures};
+use crate::metrics::{MetricFigures, Metrics, NamedFigures};
 use crate::model::Population;
 
 /// Content of a row.
@@ -51,7 +51,7 @@ fn holds(when: RowCondition, population: &Population) -> bool {
     let metrics = &population.metrics;
     let known = |name, is: fn(f64) -> bool| metrics.value(name).is_some_and(is);
     let began = || {
-        let starts = data(metrics, "startup_delay").is_some();
+        let starts = metrics.distribution("startup_delay").is_some();
         starts || metrics.value("started") != Some(0.0) || population.clients.started == 0
     };
     match when {
@@ -59,7 +59,7 @@ fn holds(when: RowCondition, population: &Population) -> bool {
         RowCondition::NotAbove(name) => !known(name, |value| value > 0.0),
         RowCondition::Zero(name) => known(name, |value| value == 0.0),
         RowCondition::NotZero(name) => known(name, |value| value != 0.0),
-        RowCondition::HasData(name) => data(metrics, name).is_some(),
+        RowCondition::HasData(name) => metrics.distribution(name).is_some(),
         RowCondition::NoData(name) => {
             let found = metrics.find(name).map(|named| &named.figures);
             matches!(found, Some(MetricFigures::Distribution(None)))
@@ -73,13 +73,6 @@ fn holds(when: RowCondition, population: &Population) -> bool {
     }
 }
 
-fn data(metrics: &Metrics, name: &str) -> Option<Distribution> {
-    match metrics.find(name)?.figures {
-        MetricFigures::Distribution(found) => found,
-        MetricFigures::Value(_) | MetricFigures::Level(_) => None,
-    }
-}
-
 fn part_text(part: Part, metrics: &Metrics) -> String {
     let above = |name: &str| metrics.value(name).is_some_and(|value| value > 0.0);
     let listed = |items: &[(&str, &str)]| {
@@ -90,7 +83,7 @@ fn part_text(part: Part, metrics: &Metrics) -> String {
     match part {
         Part::Text(text) => fill_figures(text, "", metrics),
         Part::If(name, text) if above(name) => fill_figures(text, name, metrics),
-        Part::IfData(name, text) if data(metrics, name).is_some() => {
+        Part::IfData(name, text) if metrics.distribution(name).is_some() => {
             fill_figures(text, name, metrics)
         }
         Part::If(..) | Part::IfData(..) => String::new(),
@@ -118,7 +111,7 @@ fn fill_figures(text: &str, about: &str, metrics: &Metrics) -> String {
         let unit = metrics.find(name).map_or(Unit::Count, |named| named.unit);
         match how {
             FigureFormat::Plain if unit == Unit::Count => count(value(name)),
-            FigureFormat::Plain => match data(metrics, name) {
+            FigureFormat::Plain => match metrics.distribution(name) {
                 Some(all) => all.text(unit, all.mean),
                 None => figure_or_dash(unit, metrics.value(name)),
             },
@@ -126,12 +119,12 @@ fn fill_figures(text: &str, about: &str, metrics: &Metrics) -> String {
             FigureFormat::Counted(one, many) => plural(value(name), one, many),
             FigureFormat::Less(other) => count((value(name) - value(other)).max(0.0)),
             FigureFormat::Of(other) => format!("{:.0} %", 100.0 * value(name) / value(other)),
-            FigureFormat::Median => {
-                data(metrics, name).map_or_else(String::new, |all| all.text(unit, all.p50))
-            }
-            FigureFormat::Max => {
-                data(metrics, name).map_or_else(String::new, |all| all.text(unit, all.max))
-            }
+            FigureFormat::Median => metrics
+                .distribution(name)
+                .map_or_else(String::new, |all| all.text(unit, all.p50)),
+            FigureFormat::Max => metrics
+                .distribution(name)
+                .map_or_else(String::new, |all| all.text(unit, all.max)),
         }
     };
     tokens(text).map(one).collect()

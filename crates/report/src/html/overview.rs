@@ -15,7 +15,7 @@ use super::verdict::{failure_times, verdict};
 use crate::ReportError;
 use crate::head;
 use crate::human::{count, duration, figure, figure_or_dash, plural, short_duration};
-use crate::link::{LOSS_REASONS, distribution as distribution_of};
+use crate::link::LOSS_REASONS;
 use crate::metric_words::metric_words;
 use crate::metrics::{Distribution, MetricFigures, Metrics};
 use crate::model::{self, Outcome, Population, Report};
@@ -178,16 +178,20 @@ fn link(link: &model::Link) -> Value {
     });
     let why = why.collect::<Vec<_>>().join(", ");
     let time = |label: &str, name: &str, rest: String| {
-        let found = distribution_of(metrics, name)?;
+        let found = metrics.distribution(name)?;
         let first = figure(Unit::Seconds, found.p99);
         Some(json!({"label": label, "metric": name, "first": first, "of": "p99", "rest": rest}))
     };
-    let planned = distribution_of(metrics, "planned_delay").map_or_else(String::new, |found| {
-        format!("planned {}", figure(Unit::Seconds, found.p99))
-    });
-    let most = distribution_of(metrics, "lateness").map_or_else(String::new, |found| {
-        format!("max {}", figure(Unit::Seconds, found.max))
-    });
+    let planned = metrics
+        .distribution("planned_delay")
+        .map_or_else(String::new, |found| {
+            format!("planned {}", figure(Unit::Seconds, found.p99))
+        });
+    let most = metrics
+        .distribution("lateness")
+        .map_or_else(String::new, |found| {
+            format!("max {}", figure(Unit::Seconds, found.max))
+        });
     let queue = metrics.level("queue_bytes").filter(|queue| queue.max > 0.0);
     let cards = [
         plain("packets").map(|packets| {

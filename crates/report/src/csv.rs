@@ -210,14 +210,7 @@ fn figures(window: &SubjectWindow) -> Vec<(String, &'static str, String)> {
             MetricFigures::Level(Some(level)) => add("value", level.mean),
             MetricFigures::Distribution(Some(of)) => {
                 add("count", of.count as f64);
-                let rest = [
-                    ("mean", of.mean),
-                    ("p50", of.p50),
-                    ("p95", of.p95),
-                    ("p99", of.p99),
-                    ("max", of.max),
-                ];
-                for (statistic, value) in rest {
+                for (statistic, value) in of.statistics() {
                     add(statistic, value);
                 }
             }

@@ -172,15 +172,9 @@ fn write_population(
                 let MetricFigures::Distribution(Some(found)) = named.figures else {
                     continue;
                 };
-                let (name, value) = match first {
-                    "mean" => ("mean", found.mean),
-                    _ => ("p50", found.p50),
-                };
-                let rest = [("p95", found.p95), ("p99", found.p99), ("max", found.max)];
-                let all = [(name, value)].into_iter().chain(rest);
-                let all =
-                    all.map(|(name, value)| format!("{name} {}", found.text(named.unit, value)));
-                all.collect::<Vec<_>>().join(", ")
+                let all = found.row_texts(named.unit, first);
+                all.map(|(name, value)| format!("{name} {value}"))
+                    .join(", ")
             }
         };
         writeln!(out, "| {} | {} |", safe(row.label), safe(&text))?;

@@ -88,6 +88,38 @@ impl Distribution {
         let is_uncertain = self.clock_error.is_some_and(|error| error.hides(value));
         marked(is_uncertain, figure(unit, value))
     }
+
+    /// Its statistics with their names, in the order of reports.
+    pub(crate) fn statistics(&self) -> [(&'static str, f64); 5] {
+        [
+            ("mean", self.mean),
+            ("p50", self.p50),
+            ("p95", self.p95),
+            ("p99", self.p99),
+            ("max", self.max),
+        ]
+    }
+
+    /// Returns the statistics as text.
+    pub(crate) fn texts(&self, unit: Unit) -> [(&'static str, String); 5] {
+        let all = self.statistics();
+        all.map(|(name, value)| (name, self.text(unit, value)))
+    }
+
+    /// Returns the statistics of a row as text: `first`, which is `mean` or `p50`, then the tail.
+    pub(crate) fn row_texts(&self, unit: Unit, first: &str) -> [(&'static str, String); 4] {
+        let [mean, median, p95, p99, max] = self.texts(unit);
+        let first = if first == "mean" { mean } else { median };
+        [first, p95, p99, max]
+    }
+}
+
+impl Level {
+    /// Returns the mean and the largest value as text.
+    pub(crate) fn with_peak(&self, unit: Unit) -> String {
+        let (mean, peak) = (figure(unit, self.mean), figure(unit, self.max));
+        format!("{mean} (peak {peak})")
+    }
 }
 
 impl Metrics {

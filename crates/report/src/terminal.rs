@@ -18,7 +18,7 @@ use measure::Unit;
 pub use verdict::headline;
 
 use crate::human::{count, figure, figure_or_dash, plural};
-use crate::metrics::{Distribution, MetricFigures, Metrics, NamedFigures};
+use crate::metrics::{MetricFigures, Metrics, NamedFigures};
 use crate::model::{Clients, Event, Population, Report};
 use crate::own_counts::OwnCounts;
 use crate::paint::Paint;
@@ -232,12 +232,8 @@ impl Screen {
             self.row(label, "no data");
             return;
         };
-        let mut columns = distribution_columns(named.unit, found).to_vec();
-        columns.retain(|(name, _)| *name == first || !matches!(*name, "mean" | "p50"));
-        let columns: Vec<String> = columns
-            .iter()
-            .map(|(name, value)| format!("{name:<4} {value:<7}"))
-            .collect();
+        let columns = found.row_texts(named.unit, first);
+        let columns = columns.map(|(name, value)| format!("{name:<4} {value:<7}"));
         // A name and its figure stay on one line.
         let room = self.layout.width.saturating_sub(NAME + 2).max(20);
         let (mut label, mut line) = (label, String::new());
@@ -417,7 +413,12 @@ impl Screen {
                     figure(named.unit, level.min),
                     figure(named.unit, level.max)
                 ),
-                MetricFigures::Distribution(Some(found)) => distribution_text(named.unit, found),
+                MetricFigures::Distribution(Some(found)) => {
+                    let texts = found.texts(named.unit);
+                    texts
+                        .map(|(name, value)| format!("{name} {value}"))
+                        .join("  ")
+                }
             };
             let _ = writeln!(self.text, "  {:<widest$}  {text}", named.name);
         }
@@ -455,24 +456,6 @@ pub(crate) fn clients_line(clients: &Clients, metrics: &Metrics, stopped_by_user
     }
     let _ = write!(text, ": {}", parts.join(", "));
     text
-}
-
-fn distribution_text(unit: Unit, found: Distribution) -> String {
-    let columns = distribution_columns(unit, found);
-    columns
-        .map(|(name, value)| format!("{name} {value}"))
-        .join("  ")
-}
-
-fn distribution_columns(unit: Unit, found: Distribution) -> [(&'static str, String); 5] {
-    [
-        ("mean", found.mean),
-        ("p50", found.p50),
-        ("p95", found.p95),
-        ("p99", found.p99),
-        ("max", found.max),
-    ]
-    .map(|(name, value)| (name, found.text(unit, value)))
 }
 
 /// Converts a text to one line, with single blanks for all blanks and line ends, and sanitizes it:

@@ -58,17 +58,12 @@ pub(super) fn card(label: &str, metric: Option<&str>, shown: RenderedRow<'_>) ->
             let MetricFigures::Distribution(Some(found)) = named.figures else {
                 return json!({"label": label, "metric": named.name, "first": "no data", "rest": ""});
             };
-            let shown = |value| found.text(named.unit, value);
-            let (name, value) = match first {
-                "mean" => ("mean", found.mean),
-                _ => ("p50", found.p50),
-            };
-            let tail = [("p95", found.p95), ("p99", found.p99), ("max", found.max)];
-            let tail = tail.map(|(name, value)| format!("{name} {}", shown(value)));
+            let [(name, value), tail @ ..] = found.row_texts(named.unit, first);
+            let tail = tail.map(|(name, value)| format!("{name} {value}"));
             json!({
                 "label": label,
                 "metric": named.name,
-                "first": shown(value),
+                "first": value,
                 "of": name,
                 "rest": tail.join(", "),
             })

@@ -17,7 +17,7 @@ use crate::head;
 use crate::human::{count, duration, figure, figure_or_dash, plural, short_duration};
 use crate::link::LOSS_REASONS;
 use crate::metric_words::metric_words;
-use crate::metrics::{Distribution, MetricFigures, Metrics};
+use crate::metrics::{MetricFigures, Metrics};
 use crate::model::{self, Outcome, Population, Report};
 use crate::own_counts::OwnCounts;
 use crate::rows::rows;
@@ -351,7 +351,12 @@ fn metrics(report: &Report) -> Vec<Value> {
                     shown(level.min),
                     shown(level.max)
                 ),
-                MetricFigures::Distribution(Some(found)) => distribution(named.unit, found),
+                MetricFigures::Distribution(Some(found)) => {
+                    let texts = found.texts(named.unit);
+                    let texts = texts.map(|(name, value)| format!("{name} {value}"));
+                    let values = count(found.count as f64);
+                    format!("{} ({values} values)", texts.join(", "))
+                }
             };
             Some(json!([named.name, text]))
         });
@@ -360,19 +365,6 @@ fn metrics(report: &Report) -> Vec<Value> {
     all.into_iter()
         .map(|(name, metrics)| json!({"subject": name, "rows": rows(metrics)}))
         .collect()
-}
-
-fn distribution(unit: Unit, found: Distribution) -> String {
-    let shown = |value| found.text(unit, value);
-    format!(
-        "mean {}, p50 {}, p95 {}, p99 {}, max {} ({} values)",
-        shown(found.mean),
-        shown(found.p50),
-        shown(found.p95),
-        shown(found.p99),
-        shown(found.max),
-        count(found.count as f64)
-    )
 }
 
 fn events(report: &Report, time_series: &TimeSeries) -> Vec<Value> {

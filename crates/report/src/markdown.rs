@@ -6,7 +6,7 @@ use std::io::Write;
 use crate::ReportError;
 use crate::cause::{cause, other_reasons};
 use crate::head;
-use crate::human::{count, figure, plural, short_duration};
+use crate::human::{count, plural, short_duration};
 use crate::link;
 use crate::metrics::MetricFigures;
 use crate::model::{Population, Report, Threshold};
@@ -56,19 +56,13 @@ pub fn write(report: &Report, out: &mut dyn Write) -> Result<(), ReportError> {
         writeln!(out, "\n**{name}** ({asked}): {}", link::line(&link.metrics))?;
     }
     if let Some(server) = &report.server {
-        let level = |name: &str| server.level(name);
-        let (cpu, memory) = (level("cpu"), level("rss"));
-        let unit = |name: &str| server.find(name).map(|named| named.unit);
-        let mut parts = Vec::new();
-        for (label, name, found) in [("CPU", "cpu", cpu), ("RSS", "rss", memory)] {
-            if let (Some(level), Some(unit)) = (found, unit(name)) {
-                parts.push(format!(
-                    "{label} {} (peak {})",
-                    figure(unit, level.mean),
-                    figure(unit, level.max)
-                ));
-            }
-        }
+        let parts = [("CPU", "cpu"), ("RSS", "rss")]
+            .into_iter()
+            .filter_map(|(label, name)| {
+                let unit = server.find(name)?.unit;
+                Some(format!("{label} {}", server.level(name)?.with_peak(unit)))
+            });
+        let parts: Vec<String> = parts.collect();
         if !parts.is_empty() {
             writeln!(out, "\n**server**: {}", parts.join(", "))?;
         }

@@ -259,24 +259,13 @@ impl Screen {
             let text = format!("{:.1} s: {}", event.at, one_line(&event.text));
             self.row("ENDED", &truncate(&text, ENDED_MAX));
         }
-        let peak = |name: &str, unit| {
-            server.level(name).map_or_else(
-                || "-".to_owned(),
-                |level| {
-                    format!(
-                        "{} (peak {})",
-                        figure(unit, level.mean),
-                        figure(unit, level.max)
-                    )
-                },
-            )
-        };
+        let cpu = server.level("cpu");
+        let cpu = cpu.map_or_else(|| "-".to_owned(), |level| level.with_peak(Unit::Cores));
         let hottest = server
             .level("cpu_hottest_thread")
             .map_or_else(String::new, |level| {
                 format!("; hottest thread {}", figure(Unit::Cores, level.max))
             });
-        let cpu = peak("cpu", Unit::Cores);
         self.row("cpu", &format!("{cpu}{hottest}, of one core"));
         let most = |name, unit| figure_or_dash(unit, server.level(name).map(|level| level.max));
         let text = format!(

@@ -69,16 +69,8 @@ impl Screen {
     }
 
     fn testers_cpu(&mut self, tester: &Metrics) {
-        let cpu = tester.level("cpu").map_or_else(
-            || figure_or_dash(Unit::Cores, None),
-            |level| {
-                format!(
-                    "{} (peak {})",
-                    figure(Unit::Cores, level.mean),
-                    figure(Unit::Cores, level.max)
-                )
-            },
-        );
+        let cpu = tester.level("cpu");
+        let cpu = cpu.map_or_else(|| "-".to_owned(), |level| level.with_peak(Unit::Cores));
         let hottest = tester
             .level("cpu_hottest_worker")
             .map_or_else(String::new, |level| {

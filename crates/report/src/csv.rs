@@ -10,7 +10,7 @@ use runfile::{ClientOutcome, Reader};
 use serde_json::Value;
 
 use crate::ReportError;
-use crate::csv_cell::format_cell;
+use crate::csv_cell::write_line;
 use crate::metrics::MetricFigures;
 use crate::series::{FIRST_COLUMNS, RunTable};
 use crate::source;
@@ -139,7 +139,7 @@ impl<W: Write> TableWriter<W> {
                     let cells = [
                         run, &start, &seconds, subject, &metric, statistic, &value, &partial,
                     ];
-                    line(&mut self.windows, cells)?;
+                    write_line(&mut self.windows, cells)?;
                 }
             }
         }
@@ -148,12 +148,7 @@ impl<W: Write> TableWriter<W> {
             let time = |time: Option<measure::Time>| {
                 time.map_or_else(String::new, |time| time.as_secs_f64().to_string())
             };
-            let outcome = match row.outcome {
-                None => "",
-                Some(ClientOutcome::Completed) => "completed",
-                Some(ClientOutcome::Stopped) => "stopped",
-                Some(ClientOutcome::Failed) => "failed",
-            };
+            let outcome = row.outcome.map_or("", ClientOutcome::name);
             let client = row.id.to_string();
             let cells = [
                 run,
@@ -170,7 +165,7 @@ impl<W: Write> TableWriter<W> {
                 row.reason.as_deref().unwrap_or_default(),
                 row.detail.as_deref().unwrap_or_default(),
             ];
-            line(&mut self.clients, cells)?;
+            write_line(&mut self.clients, cells)?;
             let streams = row.streams.as_array().into_iter().flatten();
             for (number, stream) in streams.enumerate() {
                 let number = number.to_string();
@@ -181,7 +176,7 @@ impl<W: Write> TableWriter<W> {
                         other => other.to_string(),
                     };
                     let cells = [run, &client, &row.subject, &number, name, &value];
-                    line(&mut self.streams, cells)?;
+                    write_line(&mut self.streams, cells)?;
                 }
             }
         }
@@ -223,14 +218,4 @@ fn figures(window: &SubjectWindow) -> Vec<(String, &'static str, String)> {
         found.push((format!("failures.{reason}"), "value", count.to_string()));
     }
     found
-}
-
-fn line<const N: usize>(out: &mut impl Write, cells: [&str; N]) -> io::Result<()> {
-    for (index, cell) in cells.into_iter().enumerate() {
-        if index > 0 {
-            out.write_all(b",")?;
-        }
-        out.write_all(format_cell(cell).as_bytes())?;
-    }
-    out.write_all(b"\n")
 }

@@ -7,7 +7,7 @@ use runfile::Reader;
 
 use super::{Row, Series, columns, row_of};
 use crate::ReportError;
-use crate::csv_cell::format_cell;
+use crate::csv_cell::write_line;
 use crate::model::Report;
 
 /// First columns of the table.
@@ -120,14 +120,4 @@ fn names<'a, V: 'a>(lines: impl Iterator<Item = &'a Vec<(String, V)>>) -> Vec<St
         }
     }
     found
-}
-
-fn write_line<'a>(out: &mut dyn Write, cells: impl Iterator<Item = &'a str>) -> io::Result<()> {
-    for (index, cell) in cells.enumerate() {
-        if index > 0 {
-            out.write_all(b",")?;
-        }
-        out.write_all(format_cell(cell).as_bytes())?;
-    }
-    out.write_all(b"\n")
 }

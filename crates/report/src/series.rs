@@ -360,41 +360,36 @@ impl Series {
         }
     }
 
-    /// Groups the runs by the other values, in the order of their first appearance.
+    /// Returns the values of a run except that of the key with this index.
+    fn others(&self, row: &Row, axis: usize) -> Vec<(String, String)> {
+        let all = self.varied.iter().zip(&row.values).enumerate();
+        all.filter(|(at, _)| *at != axis)
+            .map(|(_, (key, value))| (key.clone(), value.clone()))
+            .collect()
+    }
+
+    /// Groups the runs by the values of the other keys. Each run has its number of clients.
     fn group_by_others(&self, axis: usize) -> Vec<Group<'_>> {
-        let mut groups: Vec<Group<'_>> = Vec::new();
-        for row in &self.runs {
-            let others: Vec<(String, String)> = self
-                .varied
-                .iter()
-                .zip(&row.values)
-                .enumerate()
-                .filter(|(at, _)| *at != axis)
-                .map(|(_, (key, value))| (key.clone(), value.clone()))
-                .collect();
-            let clients = row
-                .values
-                .get(axis)
-                .and_then(|text| text.parse::<u64>().ok());
-            let Some(clients) = clients else {
-                continue;
-            };
-            match groups.iter_mut().find(|group| group.others == others) {
-                Some(group) => group.rows.push((clients, row)),
-                None => groups.push(Group {
-                    others,
-                    rows: vec![(clients, row)],
-                }),
-            }
-        }
-        groups
+        grouped(self.runs.iter().filter_map(|row| {
+            let clients: u64 = row.values.get(axis)?.parse().ok()?;
+            Some((self.others(row, axis), (clients, row)))
+        }))
     }
 }
 
-/// Runs that differ only in the number of clients.
-struct Group<'a> {
-    others: Vec<(String, String)>,
-    rows: Vec<(u64, &'a Row)>,
+/// Runs that differ only in the number of clients, after their other values.
+type Group<'a> = (Vec<(String, String)>, Vec<(u64, &'a Row)>);
+
+/// Groups values by their keys, in the order of the first appearance of a key.
+fn grouped<K: PartialEq, V>(pairs: impl Iterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in pairs {
+        match groups.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
 }
 
 /// Series that a run file belongs to.

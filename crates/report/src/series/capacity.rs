@@ -32,8 +32,7 @@ pub(super) fn of(series: &Series) -> Vec<Capacity> {
     series
         .group_by_others(axis)
         .into_iter()
-        .map(|group| {
-            let mut rows = group.rows;
+        .map(|(with, mut rows)| {
             // Of several runs with equal clients, those that did not pass come first.
             rows.sort_by_key(|(clients, row)| (*clients, row.outcome == RowOutcome::Pass));
             // A run that was not made says nothing about the server, but no capacity is claimed
@@ -48,7 +47,7 @@ pub(super) fn of(series: &Series) -> Vec<Capacity> {
                 .rev()
                 .find(|(clients, _)| first.is_none_or(|(first, _)| clients < first));
             Capacity {
-                with: group.others,
+                with,
                 key: series.varied[axis].clone(),
                 passed: last.map(|(clients, _)| *clients),
                 bitrate: last.and_then(|(_, row)| row.figures.as_ref()?.bitrate),

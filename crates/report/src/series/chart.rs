@@ -56,13 +56,11 @@ pub(super) fn chart(series: &Series, layout: Layout) -> String {
     let groups: Vec<BarGroup> = series
         .group_by_others(axis)
         .into_iter()
-        .map(|group| {
-            let with = group
-                .others
+        .map(|(with, mut rows)| {
+            let with = with
                 .iter()
                 .map(|(key, value)| one_line(&format!("{} {value}", name_of(key))));
             let heading = with.collect::<Vec<_>>().join(", ");
-            let mut rows = group.rows;
             rows.sort_by_key(|(clients, _)| *clients);
             BarGroup {
                 heading: (!heading.is_empty()).then_some(heading),

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 
-use super::{RowOutcome, Series};
+use super::{RowOutcome, Series, grouped};
 
 /// Result of the search for one combination of the other values.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, JsonSchema)]
@@ -24,33 +24,17 @@ pub struct Found {
     pub finished: bool,
 }
 
-/// Tried values, with the outcome of each run.
-type Tried<'a> = Vec<(&'a str, RowOutcome)>;
-
 /// Returns the result of the search for each combination of the other values.
 pub(super) fn of(series: &Series, key: &str) -> Vec<Found> {
     let Some(axis) = series.varied.iter().position(|varied| varied == key) else {
         return Vec::new();
     };
-    let mut all: Vec<(Vec<(String, String)>, Tried<'_>)> = Vec::new();
-    for row in &series.runs {
-        let mut with: Vec<(String, String)> = series
-            .varied
-            .iter()
-            .cloned()
-            .zip(row.values.iter().cloned())
-            .collect();
-        if axis >= with.len() {
-            continue;
-        }
-        with.remove(axis);
-        let run = (row.values[axis].as_str(), row.outcome);
-        match all.iter_mut().find(|(others, _)| *others == with) {
-            Some((_, runs)) => runs.push(run),
-            None => all.push((with, vec![run])),
-        }
-    }
-    all.into_iter()
+    let tried = series.runs.iter().filter_map(|row| {
+        let value = row.values.get(axis)?.as_str();
+        Some((series.others(row, axis), (value, row.outcome)))
+    });
+    grouped(tried)
+        .into_iter()
         .map(|(with, mut runs)| {
             // When a search ends, it removes the runs that it did not need from the series.
             let planned = runs.len();

@@ -41,10 +41,10 @@ pub(super) fn of(series: &Series) -> Vec<MostMessages> {
     series
         .group_by_others(axis)
         .into_iter()
-        .map(|group| {
+        .map(|(with, rows)| {
             let mut counted = Vec::new();
             let mut left_out = Vec::new();
-            for (clients, row) in group.rows {
+            for (clients, row) in rows {
                 match (&row.out_of_contest, messages(row)) {
                     (None, Some(messages)) => counted.push((clients, messages)),
                     (why, _) => left_out.push(LeftOut {
@@ -64,7 +64,7 @@ pub(super) fn of(series: &Series) -> Vec<MostMessages> {
                 good.next().map(|(clients, _)| *clients)
             };
             MostMessages {
-                with: group.others,
+                with,
                 key: series.varied[axis].clone(),
                 clients: best.map(|(clients, _)| clients),
                 messages: best.map(|(_, messages)| messages),

@@ -88,10 +88,10 @@ pub(super) fn of(series: &Series) -> Vec<Scaling> {
     series
         .group_by_others(axis)
         .into_iter()
-        .map(|group| {
+        .map(|(with, rows)| {
             let mut points = Vec::new();
             let mut left_out = Vec::new();
-            for (clients, row) in group.rows {
+            for (clients, row) in rows {
                 match output(row) {
                     Ok(output) => points.push(Point {
                         clients: clients as f64,
@@ -100,7 +100,7 @@ pub(super) fn of(series: &Series) -> Vec<Scaling> {
                     Err(reason) => left_out.push(LeftOut { clients, reason }),
                 }
             }
-            fit(group.others, series.varied[axis].clone(), &points, left_out)
+            fit(with, series.varied[axis].clone(), &points, left_out)
         })
         .collect()
 }

@@ -280,7 +280,13 @@ impl Series {
         }
         series.searches = search::of(&series, index);
         let min_effect = index.min_effect.unwrap_or(MIN_EFFECT);
-        series.comparisons = comparison::of(&series, min_effect);
+        let basis = comparison::Basis {
+            paired: true,
+            min_effect,
+            with_invalid: false,
+            differences: &[],
+        };
+        series.comparisons = comparison::of(&series, basis);
         series.capacity_comparisons = capacity_comparison::of_two(&series, min_effect);
         series.finished()
     }

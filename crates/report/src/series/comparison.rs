@@ -7,7 +7,7 @@ use measure::{BetterWhen, Meaning, TableColumn, Threshold, Unit};
 use schemars::JsonSchema;
 
 use super::figures::ShownColumn;
-use super::{Row, RowOutcome, Series, best, columns};
+use super::{Row, RowOutcome, Series, best, columns, grouped};
 use crate::human::digits;
 use crate::metric_words::metric_words;
 use crate::model;
@@ -413,49 +413,26 @@ struct Sides<'a> {
     with: Vec<(String, String)>,
 }
 
-/// Compares the two variants of a series, for each combination of the other values. Neighbouring
-/// runs form pairs.
-pub(super) fn of(series: &Series, min_effect: f64) -> Vec<ComparisonResult> {
-    let basis = Basis {
-        paired: true,
-        min_effect,
-        with_invalid: false,
-    };
+/// Compares the two variants of a series, for each combination of the other values.
+pub(super) fn of(series: &Series, basis: Basis<'_>) -> Vec<ComparisonResult> {
     let all = sides(series).into_iter();
     all.map(|sides| compare(series, sides, basis)).collect()
 }
 
-/// Compares the runs of two variants that were made separately.
-pub(super) fn of_separate(
-    series: &Series,
-    min_effect: f64,
-    differences: &[String],
-    with_invalid: bool,
-) -> Vec<ComparisonResult> {
-    let basis = Basis {
-        paired: false,
-        min_effect,
-        with_invalid,
-    };
-    let all = sides(series).into_iter();
-    all.map(|sides| ComparisonResult {
-        differences: differences.to_vec(),
-        ..compare(series, sides, basis)
-    })
-    .collect()
-}
-
 /// Conditions of a comparison.
 #[derive(Clone, Copy)]
-struct Basis {
-    /// True if the runs alternated.
-    paired: bool,
-    min_effect: f64,
+pub(super) struct Basis<'a> {
+    /// True if the runs alternated, so that neighbours form pairs. False if they were made
+    /// separately.
+    pub(super) paired: bool,
+    pub(super) min_effect: f64,
     /// True if invalid runs count as well.
-    with_invalid: bool,
+    pub(super) with_invalid: bool,
+    /// Differences between the variants, apart from the server.
+    pub(super) differences: &'a [String],
 }
 
-/// Groups the runs by the other values, in the order of their first appearance.
+/// Groups the runs by the other values.
 fn sides(series: &Series) -> Vec<Sides<'_>> {
     let Some(axis) = series.varied.iter().position(|key| key == COMPARE) else {
         return Vec::new();
@@ -463,31 +440,23 @@ fn sides(series: &Series) -> Vec<Sides<'_>> {
     let Some(names) = &series.variants else {
         return Vec::new();
     };
-    let mut groups: Vec<Sides<'_>> = Vec::new();
-    for (run, row) in series.runs.iter().enumerate() {
-        let pairs = series.varied.iter().zip(&row.values).enumerate();
-        let with: Vec<(String, String)> = pairs
-            .filter(|(at, (key, _))| *at != axis && *key != REPEAT)
-            .map(|(_, (key, value))| (key.clone(), value.clone()))
-            .collect();
-        let Some(side) = names
+    let runs = series.runs.iter().enumerate().filter_map(|(run, row)| {
+        let side = names
             .iter()
-            .position(|name| row.values.get(axis) == Some(name))
-        else {
-            continue;
-        };
-        let at = groups.iter().position(|group| group.with == with);
-        let at = at.unwrap_or_else(|| {
-            groups.push(Sides {
-                names: names.clone(),
-                rows: [Vec::new(), Vec::new()],
-                with,
-            });
-            groups.len() - 1
-        });
-        groups[at].rows[side].push((run, row));
-    }
-    groups
+            .position(|name| row.values.get(axis) == Some(name))?;
+        let mut with = series.others(row, axis);
+        with.retain(|(key, _)| key != REPEAT);
+        Some((with, (side, (run, row))))
+    });
+    let sides = grouped(runs).into_iter().map(|(with, runs)| Sides {
+        names: names.clone(),
+        rows: [0, 1].map(|side| {
+            let own = runs.iter().filter(|(of, _)| *of == side);
+            own.map(|(_, run)| *run).collect()
+        }),
+        with,
+    });
+    sides.collect()
 }
 
 /// Returns the reason why a run cannot be compared.
@@ -502,11 +471,12 @@ fn why_not(row: &Row, with_invalid: bool) -> Option<&'static str> {
     }
 }
 
-fn compare(series: &Series, sides: Sides<'_>, basis: Basis) -> ComparisonResult {
+fn compare(series: &Series, sides: Sides<'_>, basis: Basis<'_>) -> ComparisonResult {
     let Basis {
         paired,
         min_effect,
         with_invalid,
+        differences,
     } = basis;
     let Sides { names, rows, with } = sides;
     let mut left_out = Vec::new();
@@ -582,7 +552,7 @@ fn compare(series: &Series, sides: Sides<'_>, basis: Basis) -> ComparisonResult 
         result: overall(&metrics, !without_data.is_empty()),
         left_out,
         without_data,
-        differences: Vec::new(),
+        differences: differences.to_vec(),
         paired,
         metrics,
         a: names[0].clone(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use measure::Catalogue;
 use serde_json::Value;
 
-use super::comparison::{self, COMPARE, REPEAT};
+use super::comparison::{self, Basis, COMPARE, REPEAT};
 use super::{CapacityResult, Row, Series, best, capacity_comparison, read_run};
 use crate::ReportError;
 use crate::model::Report;
@@ -125,7 +125,13 @@ pub fn side_by_side(
     if searches[0] {
         whole.capacity_comparisons = capacity_comparison::of(&whole, min_effect, &differences);
     } else {
-        whole.comparisons = comparison::of_separate(&whole, min_effect, &differences, anyway);
+        let basis = Basis {
+            paired: false,
+            min_effect,
+            with_invalid: anyway,
+            differences: &differences,
+        };
+        whole.comparisons = comparison::of(&whole, basis);
     }
     Ok(whole)
 }

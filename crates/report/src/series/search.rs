@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use capacity::{End, Interval, Level, Method, Scale, Search, Step, Trial, Verdict};
+use capacity::{End, Level, Method, Scale, Search, Step, Trial, Verdict};
 use runfile::series::{CapacityGoal, Index};
 use schemars::JsonSchema;
 
-use super::{Row, Series};
+use super::{Row, Series, grouped};
 
 /// Points of the distribution with a smaller probability than this part of the largest are left
 /// out.
@@ -188,18 +188,13 @@ pub(super) fn of(series: &Series, index: &Index) -> Vec<CapacityResult> {
     let Some(axis) = index.varied.iter().position(|axis| axis.key == goal.key) else {
         return Vec::new();
     };
-    let keys: Vec<&String> = index.varied.iter().map(|axis| &axis.key).collect();
     let mut groups: BTreeMap<usize, Group<'_>> = BTreeMap::new();
     for (run, (entry, row)) in index.runs.iter().zip(&series.runs).enumerate() {
         let Some(trial) = &entry.trial else {
             continue;
         };
         let group = groups.entry(trial.combination).or_default();
-        let settings = keys.iter().zip(&entry.values).enumerate();
-        group.with = settings
-            .filter(|(at, _)| *at != axis)
-            .map(|(_, (key, value))| ((*key).clone(), value.clone()))
-            .collect();
+        group.with = series.others(row, axis);
         group.tried.push(Tried {
             run,
             row,
@@ -262,10 +257,10 @@ fn result(
         capacity: answer.capacity.map(|load| load_value(scale, load)),
         low: answer
             .interval
-            .map(|found| load_value(scale, ends(found).0)),
+            .map(|found| load_value(scale, found.low.floor() as u64)),
         high: answer
             .interval
-            .map(|found| load_value(scale, ends(found).1)),
+            .map(|found| load_value(scale, found.high.ceil() as u64)),
         sure: goal.settings.sure,
         quick: goal.settings.method != Method::Interval,
         largest_held: answer.largest_held.map(level),
@@ -282,11 +277,6 @@ fn result(
         spent: search.spent().as_secs_f64(),
         budget: goal.settings.budget.as_secs_f64(),
     }
-}
-
-/// Returns the whole loads at the ends of an interval.
-fn ends(interval: Interval) -> (u64, u64) {
-    (interval.low.floor() as u64, interval.high.ceil() as u64)
 }
 
 fn load_value(scale: Scale, load: u64) -> LoadValue {
@@ -334,25 +324,23 @@ fn has_failed(tried: &&Tried<'_>) -> bool {
 fn broke(tried: &[Tried<'_>]) -> Vec<Broken> {
     let failed: Vec<&Tried<'_>> = tried.iter().filter(has_failed).collect();
     let of = failed.len() as u64;
-    let mut found: Vec<Broken> = Vec::new();
-    let broken = failed
-        .iter()
-        .flat_map(|tried| tried.row.broke.iter().map(|one| (one, tried.row)));
-    for (threshold, row) in broken {
-        let first = u64::from(row.broke_first.as_ref() == Some(threshold));
-        match found.iter_mut().find(|one| one.threshold == *threshold) {
-            Some(one) => {
-                one.trials += 1;
-                one.first += first;
-            }
-            None => found.push(Broken {
-                threshold: threshold.clone(),
-                trials: 1,
-                first,
-                of,
-            }),
-        }
-    }
+    let broken = failed.iter().flat_map(|tried| {
+        let is_first = |one| tried.row.broke_first.as_ref() == Some(one);
+        tried
+            .row
+            .broke
+            .iter()
+            .map(move |one| (one, u64::from(is_first(one))))
+    });
+    let counted = grouped(broken)
+        .into_iter()
+        .map(|(threshold, firsts)| Broken {
+            threshold: threshold.clone(),
+            trials: firsts.len() as u64,
+            first: firsts.iter().sum(),
+            of,
+        });
+    let mut found: Vec<Broken> = counted.collect();
     found.sort_by_key(|one| std::cmp::Reverse((one.first, one.trials)));
     found
 }
@@ -369,23 +357,17 @@ fn limits(tried: &[Tried<'_>], smallest_failed: Option<Level>) -> Vec<ObservedLi
         false => failed().collect(),
     };
     let of = searched.len() as u64;
-    let mut found: Vec<(crate::limits::LimitKind, ObservedLimit)> = Vec::new();
-    for limit in searched.iter().flat_map(|tried| &tried.row.limits) {
-        match found.iter_mut().find(|(kind, _)| *kind == limit.kind) {
-            Some((_, one)) => one.trials += 1,
-            None => found.push((
-                limit.kind,
-                ObservedLimit {
-                    text: limit.text.clone(),
-                    trials: 1,
-                    of,
-                },
-            )),
-        }
-    }
-    found.sort_by_key(|(_, one)| std::cmp::Reverse(one.trials));
+    let observed = searched.iter().flat_map(|tried| &tried.row.limits);
+    let by_kind = grouped(observed.map(|limit| (limit.kind, &limit.text)));
+    let counted = by_kind.into_iter().map(|(_, texts)| ObservedLimit {
+        text: texts[0].clone(),
+        trials: texts.len() as u64,
+        of,
+    });
+    let mut found: Vec<ObservedLimit> = counted.collect();
+    found.sort_by_key(|one| std::cmp::Reverse(one.trials));
     found.truncate(LIMITS_MAX);
-    found.into_iter().map(|(_, one)| one).collect()
+    found
 }
 
 fn trial_result(scale: Scale, tried: &Tried<'_>) -> TrialResult {

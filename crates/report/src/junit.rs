@@ -51,13 +51,16 @@ pub fn write_series(
     }
     if searches {
         let mut suite = TestSuite::new(sanitize::single_line(&series.name).into_owned());
+        let mut add = |name: &str, status| {
+            suite.add_test_case(case(name, &series.name, status));
+        };
         for found in &series.found {
             let text = words::found(found);
             let status = match found.passed.is_some() && found.finished {
                 true => TestCaseStatus::success(),
                 false => not_passed(NonSuccessKind::Failure, &text),
             };
-            suite.add_test_case(case(&sanitize::single_line(&text), &series.name, status));
+            add(&text, status);
         }
         for found in &series.searches {
             let text = search_words::answer(found);
@@ -69,15 +72,13 @@ pub fn write_series(
                 }
                 _ => not_passed(NonSuccessKind::Error, &text),
             };
-            let name = format!("capacity: {text}");
-            suite.add_test_case(case(&sanitize::single_line(&name), &series.name, status));
+            add(&format!("capacity: {text}"), status);
         }
         let compared = series.capacity_comparisons.iter();
         for found in compared.filter(|_| series.is_of_files) {
             let text = comparison_words::capacities(found);
             let status = of_word(found.result, &text);
-            let name = format!("capacity: {text}");
-            suite.add_test_case(case(&sanitize::single_line(&name), &series.name, status));
+            add(&format!("capacity: {text}"), status);
         }
         for found in &series.comparisons {
             let variants = format!(
@@ -91,15 +92,13 @@ pub fn write_series(
             let names = names.chain(nothing.then(|| "comparison".to_owned()));
             for name in names {
                 let status = not_passed(NonSuccessKind::Error, "cannot tell: no data");
-                let name = format!("{variants}: {name}");
-                suite.add_test_case(case(&sanitize::single_line(&name), &series.name, status));
+                add(&format!("{variants}: {name}"), status);
             }
             for metric in found.metrics.iter().filter(|metric| metric.judged) {
                 let word = metric.result.text();
                 let text = format!("{word}: {}", comparison_words::figures(metric));
                 let status = of_word(metric.result, &text);
-                let name = format!("{variants}: {}", metric.title);
-                suite.add_test_case(case(&sanitize::single_line(&name), &series.name, status));
+                add(&format!("{variants}: {}", metric.title), status);
             }
         }
         suites.push(suite);
@@ -115,13 +114,11 @@ fn of_word(word: WordName, text: &str) -> TestCaseStatus {
     }
 }
 
+/// Returns the suite of a run that is part of a search, which alone is judged.
 fn search_suite(row: &Row, name: &str) -> TestSuite {
-    let name = sanitize::single_line(name).into_owned();
-    let mut suite = TestSuite::new(name.clone());
     let mut status = TestCaseStatus::skipped();
     status.set_message(sanitize::single_line(&row.reasons.join("; ")).into_owned());
-    suite.add_test_case(case("run", &name, status));
-    suite
+    suite_of_run(name, status)
 }
 
 fn write_suites(suites: Vec<TestSuite>, out: &mut dyn Write) -> Result<(), ReportError> {
@@ -195,21 +192,26 @@ fn suite(report: &Report, name: &str) -> TestSuite {
 }
 
 fn without_run_file(row: &Row, name: &str) -> TestSuite {
-    let name = sanitize::single_line(name).into_owned();
-    let mut suite = TestSuite::new(name.clone());
     let status = match row.outcome {
         RowOutcome::Planned => TestCaseStatus::skipped(),
         _ => not_passed(NonSuccessKind::Error, &row.reasons.join("; ")),
     };
+    suite_of_run(name, status)
+}
+
+/// Returns a suite with the case `run` alone.
+fn suite_of_run(name: &str, status: TestCaseStatus) -> TestSuite {
+    let name = sanitize::single_line(name).into_owned();
+    let mut suite = TestSuite::new(name.clone());
     suite.add_test_case(case("run", &name, status));
     suite
 }
 
 fn of_threshold(threshold: &Threshold, suite: &str) -> TestCase {
+    let limit = figure(threshold.unit, threshold.limit);
     let status = match threshold.passed {
         true => TestCaseStatus::success(),
         false if threshold.undecided => {
-            let limit = figure(threshold.unit, threshold.limit);
             let error = threshold.clock_error;
             let error = error.map_or_else(
                 || "unknown".to_owned(),
@@ -222,21 +224,18 @@ fn of_threshold(threshold: &Threshold, suite: &str) -> TestCase {
             not_passed(NonSuccessKind::Error, &text)
         }
         false => {
-            let value = threshold.value;
-            let value = value.map(|value| figure(threshold.unit, value));
-            let limit = figure(threshold.unit, threshold.limit);
-            let text = match value {
-                Some(value) => format!("measured {value}; the limit is {limit}"),
+            let text = match threshold.value {
+                Some(_) => format!("measured {}; the limit is {limit}", threshold.value_text()),
                 None => format!("no data; the limit is {limit}"),
             };
             not_passed(NonSuccessKind::Failure, &text)
         }
     };
-    case(&sanitize::single_line(&threshold.threshold), suite, status)
+    case(&threshold.threshold, suite, status)
 }
 
 fn case(name: &str, suite: &str, status: TestCaseStatus) -> TestCase {
-    let mut case = TestCase::new(name, status);
+    let mut case = TestCase::new(sanitize::single_line(name), status);
     case.set_classname(suite);
     case
 }

@@ -59,31 +59,12 @@ pub(crate) struct ExportName {
 }
 
 impl ExportName {
-    fn new(of: &[&str], metric: &Metric, kind: MetricType) -> ExportName {
+    fn new(of: &[&str], base: &str, unit: Unit, kind: MetricType) -> ExportName {
         ExportName {
             of: of.iter().map(|part| plain(part)).collect(),
-            base: plain(metric.name),
-            unit: metric.unit,
+            base: plain(base),
+            unit,
             kind,
-        }
-    }
-
-    /// Name of the failed clients by reason.
-    fn failures() -> ExportName {
-        ExportName {
-            of: Vec::new(),
-            base: "failures".to_owned(),
-            unit: Unit::Count,
-            kind: MetricType::Counter,
-        }
-    }
-
-    fn of_runner(metric: &RunnerMetric) -> ExportName {
-        ExportName {
-            of: vec!["runner".to_owned()],
-            base: metric.name.to_owned(),
-            unit: metric.unit,
-            kind: MetricType::Gauge,
         }
     }
 
@@ -326,7 +307,7 @@ impl LiveFigures {
                     value: (metric.value)(runner)?,
                 })
             });
-            let name = ExportName::of_runner(metric);
+            let name = ExportName::new(&["runner"], metric.name, metric.unit, MetricType::Gauge);
             let family = Family {
                 doc: metric.doc,
                 series: series.collect(),
@@ -424,12 +405,13 @@ impl SubjectFigures {
         };
         for metric in self.metrics().filter(|metric| !self.is_unused(metric)) {
             let kind = MetricType::of(metric.source);
-            let mut name = ExportName::new(of, metric, kind);
+            let named = |of: &[&str]| ExportName::new(of, metric.name, metric.unit, kind);
+            let mut name = named(of);
             let known = families.get(&name.prometheus());
             if known.is_some_and(|other| other.name.kind != kind) {
                 // A name may have different kinds in two protocols.
                 let of: Vec<&str> = of.iter().copied().chain([subject.kind.as_str()]).collect();
-                name = ExportName::new(&of, metric, kind);
+                name = named(&of);
             }
             let family = families.entry(name.prometheus()).or_insert_with(|| Family {
                 name,
@@ -444,7 +426,7 @@ impl SubjectFigures {
             });
         }
         for (reason, count) in self.totals.failures() {
-            let name = ExportName::failures();
+            let name = ExportName::new(&[], "failures", Unit::Count, MetricType::Counter);
             let family = families.entry(name.prometheus()).or_insert_with(|| Family {
                 name,
                 doc: "Clients that failed, by reason.",

@@ -141,14 +141,9 @@ impl Push {
     }
 
     fn of_the_run(&self, figures: &LiveFigures, times: Times) -> Vec<Metric> {
-        let seconds = NumberPoint {
-            value: Some(NumberValue::Double(figures.seconds)),
-            ..times.point(Vec::new())
-        };
-        let windows = NumberPoint {
-            value: Some(NumberValue::Int(whole(figures.windows() as f64))),
-            ..times.point(Vec::new())
-        };
+        let seconds = times.point(Vec::new(), NumberValue::Double(figures.seconds));
+        let windows = NumberValue::Int(whole(figures.windows() as f64));
+        let windows = times.point(Vec::new(), windows);
         vec![
             Metric {
                 name: format!("{PREFIX}.run"),
@@ -204,8 +199,7 @@ impl Push {
     ) -> impl Iterator<Item = NumberPoint> + 'a {
         let newest = series.metric.is_none().then(|| NumberPoint {
             start_time_unix_nano: 0,
-            value: Some(NumberValue::Double(series.value)),
-            ..times.point(attributes(series))
+            ..times.point(attributes(series), NumberValue::Double(series.value))
         });
         let waiting = self.waiting.iter().filter_map(|levels| {
             let key = (series.subject, series.metric?.name);
@@ -231,12 +225,12 @@ struct Times {
 }
 
 impl Times {
-    fn point(self, attributes: Vec<KeyValue>) -> NumberPoint {
+    fn point(self, attributes: Vec<KeyValue>, value: NumberValue) -> NumberPoint {
         NumberPoint {
             attributes,
             start_time_unix_nano: self.start,
             time_unix_nano: self.now,
-            value: None,
+            value: Some(value),
         }
     }
 }
@@ -250,10 +244,7 @@ fn count(series: &Series<'_>, times: Times) -> NumberPoint {
         true => NumberValue::Double(series.value),
         false => NumberValue::Int(whole(series.value)),
     };
-    NumberPoint {
-        value: Some(value),
-        ..times.point(attributes(series))
-    }
+    times.point(attributes(series), value)
 }
 
 fn distribution(

@@ -29,6 +29,7 @@ fn meaning(outcome: Outcome) -> &'static str {
 /// Returns the verdict with its explanation.
 pub(super) fn verdict(report: &Report, time_series: &TimeSeries) -> Value {
     let mut detail = None;
+    let in_words = || cause(report).map_or_else(String::new, |text| capital(&text));
     let (sentence, since) = match report.verdict.result {
         Outcome::Pass => (pass_sentence(report), None),
         Outcome::Fail => match decisive_threshold(report) {
@@ -39,10 +40,7 @@ pub(super) fn verdict(report: &Report, time_series: &TimeSeries) -> Value {
                     failure_times(time_series, report, of),
                 )
             }
-            None => (
-                cause(report).map(|text| capital(&text)).unwrap_or_default(),
-                None,
-            ),
+            None => (in_words(), None),
         },
         Outcome::Invalid => {
             // The part after the first semicolon says where it happened and what to do.
@@ -51,10 +49,7 @@ pub(super) fn verdict(report: &Report, time_series: &TimeSeries) -> Value {
             detail = Some(capital(rest)).filter(|rest| !rest.is_empty());
             (format!("Not to be trusted: {why}."), None)
         }
-        Outcome::Stopped => (
-            cause(report).map(|text| capital(&text)).unwrap_or_default(),
-            None,
-        ),
+        Outcome::Stopped => (in_words(), None),
     };
     let failed = report.verdict.result == Outcome::Fail;
     let limited = match (failed, report.server_limits.first(), &report.server) {

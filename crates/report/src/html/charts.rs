@@ -8,7 +8,6 @@ use measure::{Catalogue, Finding, Metric, Threshold, Unit};
 use runfile::Reader;
 use serde_json::Value;
 
-use crate::human::figure;
 use crate::link::LOSS_REASONS;
 use crate::metric_words::{capital, metric_words};
 use crate::model::Report;
@@ -465,9 +464,4 @@ fn add_threshold(reader: &Reader, threshold: &Threshold, limit: Limit, charts: &
     };
     chart.limits.push(limit);
     charts.push(chart);
-}
-
-/// Formats the limit of a health bound.
-pub(super) fn limit_text(finding: &Finding) -> String {
-    figure(finding.unit, finding.limit)
 }

@@ -9,7 +9,6 @@ use runfile::{Reader, Subject};
 use serde_json::{Value, json};
 
 use super::downsample::round_significant;
-use super::time_series::unit;
 use crate::ReportError;
 use crate::series::comparison::{ComparedMetric, ComparisonResult, Curve, ScaleName};
 use crate::series::{Series, comparison_words};
@@ -59,7 +58,7 @@ fn picture(
             "low": scaled(metric, metric.low),
             "high": scaled(metric, metric.high),
             "effect_text": comparison_words::effect_text(metric),
-            "unit": unit(metric.unit),
+            "unit": metric.unit,
             "a": metric.a.iter().copied().map(round_significant).collect::<Vec<_>>(),
             "b": metric.b.iter().copied().map(round_significant).collect::<Vec<_>>(),
             "curve_a": curve(&sides[0]),

@@ -9,8 +9,7 @@ use runfile::Reader;
 use serde_json::{Value, json};
 
 use super::cards::{card, ranks, shown_metrics};
-use super::charts::limit_text;
-use super::time_series::{TimeSeries, unit};
+use super::time_series::TimeSeries;
 use super::verdict::{failure_times, verdict};
 use crate::ReportError;
 use crate::head;
@@ -288,7 +287,7 @@ fn tester(report: &Report) -> Value {
         json!({
             "bound": metric_words(&finding.bound),
             "metric": finding.metric.split('.').nth(1),
-            "limit": limit_text(finding),
+            "limit": figure(finding.unit, limit),
             "worst": worst.map(|worst| figure(finding.unit, worst)),
             "share": worst.filter(|_| limit > 0.0).map(|worst| worst / limit),
             "window": finding.worst_window,
@@ -473,7 +472,7 @@ pub(super) fn definitions(reader: &Reader, known: &mut BTreeMap<String, Value>) 
 fn defined(catalogue: Catalogue) -> Value {
     let metrics = catalogue.metrics().map(|metric| {
         let text = metric.doc.replace("\n ", " ");
-        let value = json!([text, metric.reference, unit(metric.unit)]);
+        let value = json!([text, metric.reference, metric.unit]);
         (metric.name.to_owned(), value)
     });
     Value::Object(metrics.collect())

@@ -13,7 +13,7 @@ use super::comparison::comparisons;
 use super::downsample::round_significant;
 use super::positions::ChartLayout;
 use super::run::{FINE, run};
-use super::time_series::{Resolution, unit};
+use super::time_series::Resolution;
 use super::{overview, page};
 use crate::ReportError;
 use crate::head;
@@ -551,7 +551,7 @@ fn charts(series: &Series, layout: &ChartLayout, pages: &[Page]) -> Vec<Value> {
         Some(json!({
             "name": shown.column.name,
             "title": columns::title(shown.column),
-            "unit": unit(unit_of),
+            "unit": unit_of,
             "better": match shown.column.better {
                 BetterWhen::Larger => "more is better",
                 BetterWhen::Smaller => "less is better",
@@ -644,7 +644,7 @@ fn defined(series: &Series, known: &BTreeMap<String, Value>) -> Value {
             Some(text.to_owned())
         })?;
         let text = text.replace('\n', " ");
-        let value = json!([text, reference, unit(shown.unit)]);
+        let value = json!([text, reference, shown.unit]);
         Some((column.name.to_owned(), value))
     });
     Value::Object(columns.collect())

@@ -7,7 +7,7 @@ use load::Holds;
 use measure::metric::{MetricSource, Statistic};
 use measure::threshold::Comparison;
 use measure::totals::WINDOW_SECONDS_MIN;
-use measure::{Finding, Metric, Threshold, Time, Totals, Unit, Window};
+use measure::{Finding, Metric, Threshold, Time, Totals, Window};
 use runfile::{Reader, WindowRow};
 use serde_json::{Value, json};
 
@@ -397,7 +397,7 @@ impl TimeSeries {
                 "title": chart.title,
                 "subject": subject.name,
                 "kind": subject.kind,
-                "unit": unit(chart.unit),
+                "unit": chart.unit,
                 "bands": chart.distribution().is_some(),
                 "lines": lines,
                 "limits": limits.collect::<Vec<_>>(),
@@ -488,9 +488,4 @@ fn threshold_failures(reader: &Reader, report: &Report) -> Vec<ThresholdFailure>
         });
     }
     all
-}
-
-/// Returns a unit in the form that the page's script knows.
-pub(super) fn unit(unit: Unit) -> Value {
-    json!(unit)
 }

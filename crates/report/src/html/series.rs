@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use measure::metric::Statistic;
 use measure::{BetterWhen, Meaning, TableColumn, Unit};
 use runfile::Reader;
 use serde_json::{Value, json};
@@ -507,13 +506,7 @@ fn table(series: &Series) -> Vec<Value> {
 /// Returns the limits that the runs' thresholds set for a column, each with its threshold and
 /// without duplicates.
 fn limits(column: &TableColumn, pages: &[Page]) -> Vec<Value> {
-    let statistic = match column.statistic {
-        Statistic::Quantile(share) => Some(format!("p{}", 100.0 * share)),
-        Statistic::Mean => Some("mean".to_owned()),
-        Statistic::Min => Some("min".to_owned()),
-        Statistic::Max => Some("max".to_owned()),
-        Statistic::Count | Statistic::Value => None,
-    };
+    let statistic = columns::statistic(column);
     let mut found = Vec::new();
     let made = pages.iter().filter_map(|page| page.content.as_ref());
     for threshold in made.flat_map(|run| run["thresholds"].as_array().into_iter().flatten()) {

@@ -102,6 +102,17 @@ pub(crate) fn out_of_contest(row: &Row) -> Option<&str> {
     why.filter(|why| row.outcome.is_trusted() && *why != eligibility::THRESHOLD)
 }
 
+/// Returns the statistic of a column's metric, unless the metric has only one.
+pub(crate) fn statistic(column: &TableColumn) -> Option<String> {
+    match column.statistic {
+        Statistic::Quantile(share) => Some(format!("p{}", 100.0 * share)),
+        Statistic::Mean => Some("mean".to_owned()),
+        Statistic::Min => Some("min".to_owned()),
+        Statistic::Max => Some("max".to_owned()),
+        Statistic::Count | Statistic::Value => None,
+    }
+}
+
 /// Returns the title of a chart of a column.
 pub(crate) fn title(column: &TableColumn) -> String {
     capital(&name(column))
@@ -109,7 +120,6 @@ pub(crate) fn title(column: &TableColumn) -> String {
 
 /// Returns the name of a column in words, with its statistic.
 pub(crate) fn name(column: &TableColumn) -> String {
-    let of_a_share = |share: f64| format!("p{}", 100.0 * share);
     let (name, statistic) = match (column.name, column.metric) {
         ("server_cpu", _) => ("server CPU", "mean".to_owned()),
         ("server_cpu_peak", _) => ("server CPU", "peak".to_owned()),
@@ -130,16 +140,7 @@ pub(crate) fn name(column: &TableColumn) -> String {
         ("failed", _) => ("clients that failed", String::new()),
         ("bitrate", _) => ("bit rate", String::new()),
         (name, "") => (name, String::new()),
-        (_, metric) => {
-            let statistic = match column.statistic {
-                Statistic::Quantile(share) => of_a_share(share),
-                Statistic::Mean => "mean".to_owned(),
-                Statistic::Min => "min".to_owned(),
-                Statistic::Max => "max".to_owned(),
-                Statistic::Count | Statistic::Value => String::new(),
-            };
-            (metric, statistic)
-        }
+        (_, metric) => (metric, statistic(column).unwrap_or_default()),
     };
     let mut name = metric_words(name);
     if column.heading.contains(&"/s") {

@@ -12,6 +12,7 @@ mod tester;
 mod verdict;
 
 use std::fmt::Write;
+use std::path::Path;
 
 use measure::Unit;
 
@@ -164,9 +165,7 @@ impl Screen {
                 true => one_line(line),
                 false => truncate(&one_line(line), 2 * room),
             };
-            for (index, part) in wrap(&line, room).iter().enumerate() {
-                let _ = writeln!(self.text, "  {} {part}", if index == 0 { "-" } else { " " });
-            }
+            self.text += &hanging("  - ", &line, self.layout.width);
         }
         self.more(urls.len(), shown, "URLs");
     }
@@ -319,10 +318,7 @@ impl Screen {
         }
         self.heading("what limited the server", "");
         for limit in &report.server_limits {
-            let room = self.layout.width.saturating_sub(4).max(20);
-            for (index, part) in wrap(&limit.text, room).iter().enumerate() {
-                let _ = writeln!(self.text, "  {} {part}", if index == 0 { "-" } else { " " });
-            }
+            self.text += &hanging("  - ", &limit.text, self.layout.width);
         }
     }
 
@@ -331,12 +327,7 @@ impl Screen {
     fn run_file(&mut self, report: &Report) {
         self.blank();
         let paint = self.layout.paint;
-        let path = report.path.to_string_lossy();
-        let path = if path.is_empty() {
-            "not kept".into()
-        } else {
-            sanitize::single_line(&path)
-        };
+        let path = path_text(&report.path);
         let _ = writeln!(self.text, "{}  {path}", paint.strong("run file"));
         let seed = report.run.seed;
         let _ = writeln!(self.text, "{}      {seed}", paint.strong("seed"));
@@ -463,6 +454,28 @@ pub(crate) fn truncate(text: &str, width: usize) -> String {
     let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
     short.push('…');
     short
+}
+
+/// Wraps a text to `width` columns, with a mark before its first line.
+pub(crate) fn hanging(mark: &str, text: &str, width: usize) -> String {
+    let indent = mark.chars().count();
+    let mut lines = String::new();
+    for (index, part) in wrap(text, width.saturating_sub(indent).max(20))
+        .iter()
+        .enumerate()
+    {
+        let mark = if index == 0 { mark } else { "" };
+        let _ = writeln!(lines, "{mark:indent$}{part}");
+    }
+    lines
+}
+
+/// Returns the path of a result, which may not be kept.
+pub(crate) fn path_text(path: &Path) -> String {
+    match path.to_string_lossy() {
+        path if path.is_empty() => "not kept".to_owned(),
+        path => sanitize::single_line(&path).into_owned(),
+    }
 }
 
 /// Wraps a text into lines of at most `width`, at blanks if possible.

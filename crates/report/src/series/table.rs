@@ -16,7 +16,7 @@ use super::{
 };
 use crate::human::{count, plural};
 use crate::sanitize;
-use crate::terminal::{Layout, one_line, wrap};
+use crate::terminal::{Layout, hanging, one_line, path_text, wrap};
 
 /// Maximum width of a column of values.
 const VALUE_MAX: usize = 24;
@@ -154,12 +154,7 @@ pub fn table(series: &Series, layout: Layout) -> String {
     if series.is_of_files {
         return sanitize::multi_line(&text, paint.colour).into_owned();
     }
-    let folder = series.folder.to_string_lossy();
-    let folder = if folder.is_empty() {
-        "not kept".into()
-    } else {
-        sanitize::single_line(&folder)
-    };
+    let folder = path_text(&series.folder);
     let _ = writeln!(text, "\n{}  {folder}", paint.strong("series"));
     sanitize::multi_line(&text, paint.colour).into_owned()
 }
@@ -490,10 +485,7 @@ fn reasons(text: &mut String, series: &Series, layout: Layout) {
         if index == 0 {
             text.push('\n');
         }
-        let lines = wrap(reason, layout.width.saturating_sub(4).max(20));
-        for (part, line) in lines.iter().enumerate() {
-            let _ = writeln!(text, "  {} {line}", if part == 0 { "-" } else { " " });
-        }
+        *text += &hanging("  - ", reason, layout.width);
     }
     if reasons.len() > shown {
         let _ = writeln!(

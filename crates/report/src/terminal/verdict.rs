@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Layout, Screen, one_line, truncate, wrap};
+use super::{Layout, Screen, hanging, one_line, truncate};
 use crate::cause::{cause, other_reasons};
 use crate::head;
 use crate::human::{duration, plural, short_duration};
@@ -126,14 +126,8 @@ impl Screen {
 
     /// Writes a wrapped text, with a mark before its first line.
     pub(super) fn wrapped(&mut self, mark: &str, text: &str) {
-        let room = self.layout.width.saturating_sub(2 + mark.len()).max(20);
-        for (index, part) in wrap(&one_line(text), room).iter().enumerate() {
-            let mark = match index {
-                0 => mark.to_owned(),
-                _ => " ".repeat(mark.len()),
-            };
-            let _ = writeln!(self.text, "  {mark}{part}");
-        }
+        let mark = format!("  {mark}");
+        self.text += &hanging(&mark, &one_line(text), self.layout.width);
     }
 
     /// Writes the thresholds. Implied thresholds that held are shown with `-v` only.

@@ -10,11 +10,9 @@ use super::comparison_table::comparison;
 use super::figures::ShownColumn;
 use super::names::short_names;
 use super::search_table::capacities;
-use super::{
-    CapacityResult, Row, RowOutcome, Scaling, Series, columns, comparison_words, search_words,
-    words,
-};
+use super::{Row, RowOutcome, Series, columns, comparison_words, search_words, words};
 use crate::human::{count, plural};
+use crate::paint::Paint;
 use crate::sanitize;
 use crate::terminal::{Layout, hanging, one_line, path_text, wrap};
 
@@ -46,6 +44,17 @@ enum CellStyle {
     Doubtful,
 }
 
+impl CellStyle {
+    fn painted(self, text: &str, paint: Paint) -> String {
+        match self {
+            CellStyle::Plain => text.to_owned(),
+            CellStyle::Good => paint.good(text),
+            CellStyle::Bad => paint.bad(text),
+            CellStyle::Doubtful => paint.doubtful(text),
+        }
+    }
+}
+
 struct Cell {
     text: String,
     best: bool,
@@ -54,11 +63,12 @@ struct Cell {
 
 impl Cell {
     fn plain(text: String) -> Cell {
-        Cell {
-            text,
-            best: false,
-            style: CellStyle::Plain,
-        }
+        Cell::styled(text, CellStyle::Plain)
+    }
+
+    fn styled(text: String, style: CellStyle) -> Cell {
+        let best = false;
+        Cell { text, best, style }
     }
 }
 
@@ -122,7 +132,14 @@ pub fn table(series: &Series, layout: Layout) -> String {
         row(&mut text, "capacity", &words::capacity(capacity), layout);
     }
     for found in &series.searches {
-        search_text(&mut text, found, layout);
+        let details = search_words::details(found);
+        row_with_details(
+            &mut text,
+            "capacity",
+            &search_words::answer(found),
+            details,
+            layout,
+        );
     }
     text.push_str(&capacities(&series.searches, layout));
     for found in &series.capacity_comparisons {
@@ -149,7 +166,8 @@ pub fn table(series: &Series, layout: Layout) -> String {
         row(&mut text, "found", &words::found(found), layout);
     }
     for scaling in &series.scaling {
-        scaling_text(&mut text, scaling, layout);
+        let (model, details) = words::scaling(scaling);
+        row_with_details(&mut text, "model", &model, details, layout);
     }
     if series.is_of_files {
         return sanitize::multi_line(&text, paint.colour).into_owned();
@@ -165,21 +183,13 @@ pub fn headlines(series: &Series, layout: Layout) -> String {
     let mut text = String::new();
     let paint = layout.paint;
     let names = short_names(&series.varied);
-    for found in &series.searches {
-        let answer = format!(
-            "{}  {}",
-            paint.strong("capacity"),
-            search_words::answer(found)
-        );
-        for line in wrap(&answer, layout.width) {
-            let _ = writeln!(text, "{line}");
-        }
-    }
     let capacities = series.capacity_comparisons.iter();
-    let answers = capacities.map(comparison_words::capacities);
-    let answers = answers.chain(series.comparisons.iter().map(comparison_words::answer));
-    for answer in answers {
-        let answer = format!("{}  {answer}", paint.strong("compare"));
+    let compared = capacities.map(comparison_words::capacities);
+    let compared = compared.chain(series.comparisons.iter().map(comparison_words::answer));
+    let found = series.searches.iter().map(search_words::answer);
+    let answers = found.map(|answer| ("capacity", answer));
+    for (name, answer) in answers.chain(compared.map(|answer| ("compare", answer))) {
+        let answer = format!("{}  {answer}", paint.strong(name));
         for line in wrap(&answer, layout.width) {
             let _ = writeln!(text, "{line}");
         }
@@ -187,15 +197,8 @@ pub fn headlines(series: &Series, layout: Layout) -> String {
     let has_answer = !series.searches.is_empty() || !series.comparisons.is_empty();
     let runs = series.runs.iter().filter(|_| !has_answer);
     for row in runs {
-        let Cell {
-            text: word, style, ..
-        } = verdict(row);
-        let word = match style {
-            CellStyle::Plain => word,
-            CellStyle::Good => paint.good(&word),
-            CellStyle::Bad => paint.bad(&word),
-            CellStyle::Doubtful => paint.doubtful(&word),
-        };
+        let verdict = verdict(row);
+        let word = verdict.style.painted(&verdict.text, paint);
         let settings = names.iter().zip(&row.values);
         let settings = settings.map(|(name, value)| one_line(&format!("{name}: {value}")));
         let settings = settings.collect::<Vec<_>>().join(", ");
@@ -302,18 +305,17 @@ fn figure_columns(series: &Series) -> Vec<Column> {
     let fit = known
         .map(|figures| figures.tester_fit)
         .all(|fit| fit == Some(true));
-    columns.push(Column {
-        heading: ["tester".to_owned(), String::new()],
-        cells: series.runs.iter().map(tester).collect(),
+    let words = |name: &str, cell: fn(&Row) -> Cell, hiding| Column {
+        heading: [name.to_owned(), String::new()],
+        cells: series.runs.iter().map(cell).collect(),
         left_aligned: true,
-        hiding: fit.then(|| (0, "tester (fit in every run)".to_owned())),
-    });
-    columns.push(Column {
-        heading: ["verdict".to_owned(), String::new()],
-        cells: series.runs.iter().map(verdict).collect(),
-        left_aligned: true,
-        hiding: None,
-    });
+        hiding,
+    };
+    let hiding = fit.then(|| (0, "tester (fit in every run)".to_owned()));
+    columns.extend([
+        words("tester", tester, hiding),
+        words("verdict", verdict, None),
+    ]);
     columns
 }
 
@@ -368,10 +370,7 @@ fn tester(row: &Row) -> Cell {
         Some(false) => ("UNFIT", CellStyle::Doubtful),
         None => ("-", CellStyle::Plain),
     };
-    Cell {
-        style,
-        ..Cell::plain(text.to_owned())
-    }
+    Cell::styled(text.to_owned(), style)
 }
 
 fn verdict(row: &Row) -> Cell {
@@ -382,10 +381,7 @@ fn verdict(row: &Row) -> Cell {
         RowOutcome::Invalid | RowOutcome::Stopped => CellStyle::Doubtful,
         RowOutcome::Planned => CellStyle::Plain,
     };
-    Cell {
-        style,
-        ..Cell::plain(columns::verdict(row))
-    }
+    Cell::styled(columns::verdict(row), style)
 }
 
 /// Width of a column with its separator: two blanks, or a mark and a blank.
@@ -452,10 +448,7 @@ fn write_block(text: &mut String, block: &[&Column], layout: Layout) {
             };
             line.push_str(&match cell.style {
                 CellStyle::Plain if cell.best => paint.strong(&shown),
-                CellStyle::Plain => shown,
-                CellStyle::Good => paint.good(&shown),
-                CellStyle::Bad => paint.bad(&shown),
-                CellStyle::Doubtful => paint.doubtful(&shown),
+                style => style.painted(&shown, paint),
             });
         }
         if block.last().is_some_and(|column| column.cells[at].best) {
@@ -512,20 +505,17 @@ fn row(text: &mut String, name: &str, what: &str, layout: Layout) {
     text.push('\n');
 }
 
-fn scaling_text(text: &mut String, scaling: &Scaling, layout: Layout) {
-    let (model, lines) = words::scaling(scaling);
-    row(text, "model", &model, layout);
-    for (name, what) in lines {
-        for part in wrap_hanging(&format!("{name:<27}{what}"), layout.width) {
-            let _ = writeln!(text, "            {part}");
-        }
-    }
-}
-
-fn search_text(text: &mut String, found: &CapacityResult, layout: Layout) {
-    row(text, "capacity", &search_words::answer(found), layout);
-    for (name, what) in search_words::details(found) {
-        for part in wrap_hanging(&format!("{name:<27}{what}"), layout.width) {
+/// Writes an answer and its details, each with its name.
+fn row_with_details(
+    text: &mut String,
+    name: &str,
+    answer: &str,
+    details: Vec<(&str, String)>,
+    layout: Layout,
+) {
+    row(text, name, answer, layout);
+    for (name, what) in details {
+        for part in wrap_hanging(&format!("{name:<NAMES$}{what}"), layout.width) {
             let _ = writeln!(text, "            {part}");
         }
     }

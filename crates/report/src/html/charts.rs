@@ -124,14 +124,45 @@ impl Chart {
     }
 }
 
-fn line(label: &str, subject: usize, metric: &'static Metric, statistic: Statistic) -> Line {
-    Line {
-        label: label.to_owned(),
-        metric: Some(metric.name),
-        probe: LineSource::Figure(subject, metric, statistic),
-        planned: false,
-        hide_if_zero: false,
+impl Line {
+    fn new(label: &str, metric: Option<&'static str>, probe: LineSource) -> Line {
+        Line {
+            label: label.to_owned(),
+            metric,
+            probe,
+            planned: false,
+            hide_if_zero: false,
+        }
     }
+
+    fn hidden_if_zero(self) -> Line {
+        Line {
+            hide_if_zero: true,
+            ..self
+        }
+    }
+
+    /// Returns the line of the increase per second instead of the value.
+    fn per_second(self) -> Line {
+        match self.probe {
+            LineSource::Figure(at, metric, _) => Line {
+                probe: LineSource::PerSecond(at, metric),
+                ..self
+            },
+            _ => self,
+        }
+    }
+}
+
+fn line(label: &str, subject: usize, metric: &'static Metric, statistic: Statistic) -> Line {
+    let probe = LineSource::Figure(subject, metric, statistic);
+    Line::new(label, Some(metric.name), probe)
+}
+
+/// Returns the line of a metric that has one value in a window, if the catalogue has the metric.
+fn known_line(catalogue: Catalogue, at: usize, name: &str, label: &str) -> Option<Line> {
+    let metric = catalogue.find(name)?;
+    Some(line(label, at, metric, Statistic::Value))
 }
 
 /// Returns all charts of the run, in display order.
@@ -182,29 +213,15 @@ fn load_of(reader: &Reader, population: &str) -> Option<Load> {
 }
 
 fn population(at: usize, catalogue: Catalogue, load: Option<Load>, charts: &mut Vec<Chart>) {
-    let gauge = |name: &str, label: &str| {
-        let metric = catalogue.find(name)?;
-        Some(line(label, at, metric, Statistic::Value))
-    };
+    let known = |name| known_line(catalogue, at, name, name);
     let wanted = load.map(|load| Line {
-        label: "wanted".to_owned(),
-        metric: None,
-        probe: LineSource::Wanted(load),
         planned: true,
-        hide_if_zero: false,
+        ..Line::new("wanted", None, LineSource::Wanted(load))
     });
-    let clients = [
-        gauge("active", "active"),
-        gauge("playing", "playing"),
-        wanted,
-    ];
+    let clients = [known("active"), known("playing"), wanted];
     charts.push(Chart::new("Clients", at, Unit::Count).with(clients.into_iter().flatten()));
-    if let Some(metric) = catalogue.find("failed") {
-        let failed = Line {
-            probe: LineSource::PerSecond(at, metric),
-            hide_if_zero: true,
-            ..line("failed", at, metric, Statistic::Value)
-        };
+    if let Some(failed) = known("failed") {
+        let failed = failed.per_second().hidden_if_zero();
         charts.push(Chart::new("Clients that failed, per second", at, Unit::Count).with([failed]));
     }
     let named = shown_metrics(catalogue);
@@ -215,9 +232,8 @@ fn population(at: usize, catalogue: Catalogue, load: Option<Load>, charts: &mut 
         let rates = named.iter().filter(|metric| {
             matches!(metric.source, MetricSource::Rate(..)) && metric.unit == unit
         });
-        let lines = rates.map(|metric| Line {
-            hide_if_zero: true,
-            ..line(&metric_words(metric.name), at, metric, Statistic::Value)
+        let lines = rates.map(|metric| {
+            line(&metric_words(metric.name), at, metric, Statistic::Value).hidden_if_zero()
         });
         charts.push(Chart::new(title, at, unit).with(lines));
     }
@@ -251,16 +267,16 @@ fn shown_metrics(catalogue: Catalogue) -> Vec<&'static Metric> {
 }
 
 fn loss(at: usize) -> Chart {
-    let part = |label: &str, place, only_seen| Line {
-        label: label.to_owned(),
-        metric: Some(match place {
+    let part = |label: &str, place, only_seen| {
+        let metric = match place {
             LossPlace::Anywhere => "loss",
             LossPlace::Tester => "lost_in_tester",
             LossPlace::Elsewhere | LossPlace::WayUp | LossPlace::Kernel | LossPlace::Link => "lost",
-        }),
-        probe: LineSource::Lost(at, place),
-        planned: false,
-        hide_if_zero: only_seen,
+        };
+        Line {
+            hide_if_zero: only_seen,
+            ..Line::new(label, Some(metric), LineSource::Lost(at, place))
+        }
     };
     Chart::new("Loss, by where it happened", at, Unit::Ratio).with([
         part("all", LossPlace::Anywhere, false),
@@ -289,12 +305,8 @@ fn bands(at: usize, metric: &'static Metric) -> Chart {
 fn server(at: usize, catalogue: Catalogue, charts: &mut Vec<Chart>) {
     let lines = |names: &[(&str, &str, bool)]| -> Vec<Line> {
         let known = names.iter().filter_map(|&(name, label, planned)| {
-            let metric = catalogue.find(name)?;
-            Some(Line {
-                planned,
-                hide_if_zero: true,
-                ..line(label, at, metric, Statistic::Value)
-            })
+            let line = known_line(catalogue, at, name, label)?.hidden_if_zero();
+            Some(Line { planned, ..line })
         });
         known.collect()
     };
@@ -324,34 +336,19 @@ fn server(at: usize, catalogue: Catalogue, charts: &mut Vec<Chart>) {
         ),
         ("log_complaints", "complaints in its log", false),
     ]);
-    let dropped = dropped.into_iter().map(|line| match line.probe {
-        LineSource::Figure(at, metric, _) => Line {
-            probe: LineSource::PerSecond(at, metric),
-            ..line
-        },
-        _ => line,
-    });
+    let dropped = dropped.into_iter().map(Line::per_second);
     charts.push(
         Chart::new("Server: drops and complaints, per second", at, Unit::Count).with(dropped),
     );
 }
 
 fn link(at: usize, catalogue: Catalogue, charts: &mut Vec<Chart>) {
-    let figure = |name: &str, label: &str| {
-        let metric = catalogue.find(name)?;
-        Some(Line {
-            hide_if_zero: true,
-            ..line(label, at, metric, Statistic::Value)
-        })
-    };
-    let per_second = |(name, label): (&str, &str)| {
-        let metric = catalogue.find(name)?;
-        Some(Line {
-            probe: LineSource::PerSecond(at, metric),
-            ..figure(name, label)?
-        })
-    };
-    let lost = LOSS_REASONS.into_iter().filter_map(per_second);
+    let figure =
+        |name: &str, label: &str| Some(known_line(catalogue, at, name, label)?.hidden_if_zero());
+    let lost = LOSS_REASONS
+        .into_iter()
+        .filter_map(|(name, label)| figure(name, label));
+    let lost = lost.map(Line::per_second);
     charts.push(Chart::new("Packets lost on the link, per second", at, Unit::Count).with(lost));
     let share = figure("loss", "lost on the link");
     charts.push(Chart::new("Loss of the link", at, Unit::Ratio).with(share));
@@ -375,13 +372,9 @@ fn link(at: usize, catalogue: Catalogue, charts: &mut Vec<Chart>) {
 fn tester(at: usize, catalogue: Catalogue, report: &Report, charts: &mut Vec<Chart>) {
     let lines = report.tester.health.iter().filter_map(|finding| {
         let (metric, statistic) = health_value(catalogue, finding)?;
-        (finding.limit > 0.0).then(|| Line {
-            label: metric_words(&finding.bound),
-            metric: Some(metric.name),
-            probe: LineSource::OfBound(at, metric, statistic, finding.limit),
-            planned: false,
-            hide_if_zero: true,
-        })
+        let probe = LineSource::OfBound(at, metric, statistic, finding.limit);
+        let line = Line::new(&metric_words(&finding.bound), Some(metric.name), probe);
+        (finding.limit > 0.0).then(|| line.hidden_if_zero())
     });
     let mut chart = Chart::new("Tester: use of each health bound", at, Unit::Ratio).with(lines);
     chart.limits.push(Limit {
@@ -418,18 +411,24 @@ pub(super) fn health_value(
     (metric.unit == finding.unit).then_some((metric, statistic))
 }
 
+/// Returns the metric that a threshold reads, after the index of its subject in the run file.
+pub(super) fn metric_of(
+    reader: &Reader,
+    threshold: &Threshold,
+) -> Option<(usize, &'static Metric)> {
+    let mut subjects = reader.subjects().iter();
+    let at = subjects.position(|subject| subject.name == threshold.subject())?;
+    let metric = reader.subjects()[at].catalogue.find(threshold.metric())?;
+    Some((at, metric))
+}
+
 /// Draws the limit of a threshold into the chart of its metric, or into a new chart.
 fn add_threshold(reader: &Reader, threshold: &Threshold, limit: Limit, charts: &mut Vec<Chart>) {
-    let subjects = reader.subjects().iter();
-    let found = subjects
-        .enumerate()
-        .find(|(_, subject)| subject.name == threshold.subject());
-    let Some((at, subject)) = found else {
+    let Some((at, metric)) = metric_of(reader, threshold) else {
         return;
     };
-    let Some(metric) = subject.catalogue.find(threshold.metric()) else {
-        return;
-    };
+    let words = metric_words(metric.name);
+    let line = || line(&words, at, metric, Statistic::Value);
     let shown = charts
         .iter_mut()
         .find(|chart| chart.shows(at, threshold.metric()));
@@ -441,7 +440,7 @@ fn add_threshold(reader: &Reader, threshold: &Threshold, limit: Limit, charts: &
         MetricSource::Distribution(_) => bands(at, metric),
         // The limit on a count of the whole run does not fit the axis of a rate per second.
         MetricSource::Counter(_) | MetricSource::Sum(..) | MetricSource::Difference(..) => {
-            let title = format!("{}, per second", capital(&metric_words(metric.name)));
+            let title = format!("{}, per second", capital(&words));
             let drawn = charts.iter().any(|chart| {
                 let of = |line: &Line| matches!(line.probe, LineSource::PerSecond(of, shown) if of == at && shown.name == metric.name);
                 chart.lines.iter().any(of)
@@ -449,18 +448,10 @@ fn add_threshold(reader: &Reader, threshold: &Threshold, limit: Limit, charts: &
             if drawn {
                 return;
             }
-            charts.push(Chart::new(&title, at, metric.unit).with([Line {
-                probe: LineSource::PerSecond(at, metric),
-                ..line(&metric_words(metric.name), at, metric, Statistic::Value)
-            }]));
+            charts.push(Chart::new(&title, at, metric.unit).with([line().per_second()]));
             return;
         }
-        _ => Chart::new(&capital(&metric_words(metric.name)), at, metric.unit).with([line(
-            &metric_words(metric.name),
-            at,
-            metric,
-            Statistic::Value,
-        )]),
+        _ => Chart::new(&capital(&words), at, metric.unit).with([line()]),
     };
     chart.limits.push(limit);
     charts.push(chart);

@@ -11,7 +11,7 @@ use measure::{Finding, Metric, Threshold, Time, Totals, Window};
 use runfile::{Reader, WindowRow};
 use serde_json::{Value, json};
 
-use super::charts::{Chart, LineSource, LossPlace, charts, health_value};
+use super::charts::{Chart, LineSource, LossPlace, charts, health_value, metric_of};
 use super::downsample::{Downsampled, rounded};
 use super::heat_map::HeatMap;
 use crate::ReportError;
@@ -447,14 +447,7 @@ fn threshold_failures(reader: &Reader, report: &Report) -> Vec<ThresholdFailure>
         let Ok(threshold) = Threshold::parse(&found.threshold) else {
             continue;
         };
-        let subjects = reader.subjects().iter();
-        let subject = subjects
-            .enumerate()
-            .find(|(_, subject)| subject.name == threshold.subject());
-        let Some((at, subject)) = subject else {
-            continue;
-        };
-        let Some(metric) = subject.catalogue.find(threshold.metric()) else {
+        let Some((at, metric)) = metric_of(reader, &threshold) else {
             continue;
         };
         let adds_up = matches!(

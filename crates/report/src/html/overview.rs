@@ -368,34 +368,30 @@ fn metrics(report: &Report) -> Vec<Value> {
 
 fn events(report: &Report, time_series: &TimeSeries) -> Vec<Value> {
     let events = report.events.iter().take(EVENTS_MAX).map(|event| {
-        let marked = !UNMARKED_EVENTS.contains(&event.kind.as_str());
-        (
-            event.at,
-            metric_words(&event.kind),
-            event.subject.clone(),
-            event.text.clone(),
-            marked,
-        )
+        let value = json!({
+            "at": event.at,
+            "kind": metric_words(&event.kind),
+            "subject": event.subject,
+            "text": event.text,
+            "marked": !UNMARKED_EVENTS.contains(&event.kind.as_str()),
+        });
+        (event.at, value)
     });
     let firsts = time_series
         .first_failures()
         .map(|(population, reason, at)| {
-            let text = format!("the first client of {population} failed: {reason}");
-            (
-                at,
-                "first failure".to_owned(),
-                Some(population.to_owned()),
-                text,
-                true,
-            )
+            let value = json!({
+                "at": at,
+                "kind": "first failure",
+                "subject": population,
+                "text": format!("the first client of {population} failed: {reason}"),
+                "marked": true,
+            });
+            (at, value)
         });
-    let mut all: Vec<_> = events.chain(firsts).collect();
+    let mut all: Vec<(f64, Value)> = events.chain(firsts).collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
-    all.into_iter()
-        .map(|(at, kind, subject, text, marked)| {
-            json!({"at": at, "kind": kind, "subject": subject, "text": text, "marked": marked})
-        })
-        .collect()
+    all.into_iter().map(|(_, value)| value).collect()
 }
 
 fn about(reader: &Reader, report: &Report) -> Value {
@@ -403,10 +399,7 @@ fn about(reader: &Reader, report: &Report) -> Value {
     let header = reader.header();
     let machine = &header.machine;
     let mut rows = vec![
-        (
-            "began",
-            run.started_at.replace('T', " ").replace('Z', " UTC"),
-        ),
+        ("began", head::began(run)),
         ("lasted", lasted(run)),
         ("seed", run.seed.to_string()),
         ("streamgauge", report.version_text()),

@@ -13,6 +13,7 @@ use measure::{Health, HealthBounds, Judge, Threshold, Unit, Verdict as Measured}
 use runfile::{Reader, fact};
 use serde_json::{Value, json};
 
+use super::page::Connections;
 use super::run::run;
 use super::time_series::{Resolution, TimeSeries};
 use super::{clients, overview, page};
@@ -39,7 +40,7 @@ pub fn write_live(out: &mut dyn Write) -> Result<(), ReportError> {
         "live": true,
     });
     let title = "streamgauge: running";
-    page::write_live(title, data, out)
+    page::write(title, title, data, Vec::new(), Connections::SameOrigin, out)
 }
 
 /// State of the page of a run in progress.

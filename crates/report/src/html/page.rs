@@ -40,15 +40,10 @@ const STYLE: &str = include_str!("../../assets/page.css");
 
 /// Connections that the policy of a page allows.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Connections {
+pub(super) enum Connections {
     Forbidden,
     /// Requests to the server that the page came from.
     SameOrigin,
-}
-
-/// Writes a page that its server fills with data.
-pub(super) fn write_live(title: &str, data: Value, out: &mut dyn Write) -> Result<(), ReportError> {
-    write_page(title, title, data, Vec::new(), Connections::SameOrigin, out)
 }
 
 /// Returns the data with every text sanitized for a single line ([`crate::sanitize`]).
@@ -60,23 +55,6 @@ pub fn sanitized(mut data: Value) -> Value {
 /// Writes a page with a title, a text for browsers without scripts, and data. Each of `blocks` is
 /// further data that is read on demand: the id of its element, and its content.
 pub(super) fn write(
-    title: &str,
-    without_script: &str,
-    data: Value,
-    blocks: Vec<(String, Value)>,
-    out: &mut dyn Write,
-) -> Result<(), ReportError> {
-    write_page(
-        title,
-        without_script,
-        data,
-        blocks,
-        Connections::Forbidden,
-        out,
-    )
-}
-
-fn write_page(
     title: &str,
     without_script: &str,
     data: Value,
@@ -211,7 +189,8 @@ mod tests {
         let data = json!({ text: [text] });
         let mut page = Vec::new();
         let blocks = vec![("data-0".to_owned(), data.clone())];
-        write(text, text, data, blocks, &mut page).expect("a vector takes all");
+        write(text, text, data, blocks, Connections::Forbidden, &mut page)
+            .expect("a vector takes all");
         let page = String::from_utf8(page).expect("it is text");
         assert!(!page.contains("alert(1)</script"), "{page}");
         assert!(!page.contains(['\u{202e}', '\u{2028}', '\u{1b}']));

@@ -6,6 +6,7 @@ use std::io::Write;
 use runfile::Reader;
 use serde_json::{Value, json};
 
+use super::page::Connections;
 use super::time_series::{Resolution, TimeSeries};
 use super::{clients, overview, page};
 use crate::ReportError;
@@ -35,7 +36,14 @@ pub fn write(report: &Report, reader: &Reader, out: &mut dyn Write) -> Result<()
         "definitions": definitions,
         "runs": [run],
     });
-    page::write(&title, &without_script, data, Vec::new(), out)
+    page::write(
+        &title,
+        &without_script,
+        data,
+        Vec::new(),
+        Connections::Forbidden,
+        out,
+    )
 }
 
 /// Returns the data of a run for a page.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::comparison::comparisons;
 use super::downsample::round_significant;
+use super::page::Connections;
 use super::positions::ChartLayout;
 use super::run::{FINE, run};
 use super::time_series::Resolution;
@@ -86,7 +87,14 @@ pub fn write_series(
     let blocks: Vec<(String, Value)> = blocks
         .filter_map(|(at, page)| Some((format!("data-{at}"), page.content?)))
         .collect();
-    page::write(&title, &without_script, data, blocks, out)
+    page::write(
+        &title,
+        &without_script,
+        data,
+        blocks,
+        Connections::Forbidden,
+        out,
+    )
 }
 
 /// Page of a run.

@@ -16,19 +16,15 @@ use crate::series::Series;
 /// has the metrics of one of them.
 pub fn report_schema(protocols: &[Catalogue], server: Catalogue, tester: Catalogue) -> Value {
     let link = measure::LINK_CATALOGUE;
-    let mut settings = SchemaSettings::draft2020_12();
-    settings.contract = schemars::generate::Contract::Serialize;
-    let mut generator = settings.into_generator();
-    for schema in [
-        generator.subschema_for::<Level>(),
-        generator.subschema_for::<Distribution>(),
-        generator.subschema_for::<Clients>(),
-        generator.subschema_for::<Finding>(),
-        generator.subschema_for::<WorkerFigures>(),
-        generator.subschema_for::<WhereLost>(),
-    ] {
-        drop(schema);
-    }
+    let mut generator = SchemaSettings::draft2020_12()
+        .for_serialize()
+        .into_generator();
+    generator.subschema_for::<Level>();
+    generator.subschema_for::<Distribution>();
+    generator.subschema_for::<Clients>();
+    generator.subschema_for::<Finding>();
+    generator.subschema_for::<WorkerFigures>();
+    generator.subschema_for::<WhereLost>();
     let mut root = generator.into_root_schema_for::<Report>().to_value();
     root["$id"] = json!("report.schema.json");
     root["title"] = json!("A report of streamgauge");
@@ -73,9 +69,9 @@ pub fn report_schema(protocols: &[Catalogue], server: Catalogue, tester: Catalog
 
 /// Returns the schema of the report of a series.
 pub fn series_schema() -> Value {
-    let mut settings = SchemaSettings::draft2020_12();
-    settings.contract = schemars::generate::Contract::Serialize;
-    let generator = settings.into_generator();
+    let generator = SchemaSettings::draft2020_12()
+        .for_serialize()
+        .into_generator();
     let mut root = generator.into_root_schema_for::<Series>().to_value();
     root["$id"] = json!("series.schema.json");
     root["title"] = json!("A report of streamgauge on a series of runs");
@@ -102,10 +98,15 @@ fn close_structs(root: &mut Value) {
 
 /// Returns the schema of an object with exactly these fields.
 fn closed(properties: Map<String, Value>) -> Value {
-    let required: Vec<&String> = properties.keys().collect();
+    closed_with(properties, |_| true)
+}
+
+/// Returns the schema of an object with these fields only, some of which are required.
+fn closed_with(properties: Map<String, Value>, is_required: impl Fn(&str) -> bool) -> Value {
+    let required = properties.keys().filter(|name| is_required(name));
     json!({
         "type": "object",
-        "required": required,
+        "required": required.collect::<Vec<_>>(),
         "properties": properties,
         "additionalProperties": false,
     })
@@ -131,19 +132,9 @@ fn population_metrics(protocols: &[Catalogue], of_window: bool) -> Value {
             properties.insert(name, schema);
         }
     }
-    let required: Vec<&String> = properties
-        .keys()
-        .filter(|name| {
-            protocols
-                .iter()
-                .all(|protocol| protocol.find(name).is_some())
-        })
-        .collect();
-    json!({
-        "type": "object",
-        "required": required,
-        "properties": properties,
-        "additionalProperties": false,
+    closed_with(properties, |name| {
+        let mut protocols = protocols.iter();
+        protocols.all(|protocol| protocol.find(name).is_some())
     })
 }
 
@@ -176,44 +167,43 @@ fn metric_schema(metric: &Metric, of_window: bool) -> Value {
 }
 
 fn tester_schema(tester: Catalogue) -> Value {
-    let mut properties = Map::new();
-    properties.insert(
-        "receive_path".to_owned(),
-        json!({
-            "description": "Path by which media was received: `ring` (a packet ring), `sockets`, or `ring and sockets` if runners differ; null for a run that was cut off before it began.",
-            "type": ["string", "null"],
-        }),
-    );
-    properties.insert(
-        "receive_hint".to_owned(),
-        json!({
-            "description": "Requirement for a better receive path, if one exists that may not be used.",
-            "type": ["string", "null"],
-        }),
-    );
-    let lists = [
+    let own = [
+        (
+            "receive_path",
+            json!({
+                "description": "Path by which media was received: `ring` (a packet ring), `sockets`, or `ring and sockets` if runners differ; null for a run that was cut off before it began.",
+                "type": ["string", "null"],
+            }),
+        ),
+        (
+            "receive_hint",
+            json!({
+                "description": "Requirement for a better receive path, if one exists that may not be used.",
+                "type": ["string", "null"],
+            }),
+        ),
         (
             "health",
-            "Finding",
-            "Results for each health bound of the tester; empty for a run that was cut off.",
+            json!({
+                "description": "Results for each health bound of the tester; empty for a run that was cut off.",
+                "type": "array",
+                "items": {"$ref": "#/$defs/Finding"},
+            }),
         ),
         (
             "workers",
-            "WorkerFigures",
-            "Figures of each worker, by its number; empty for a run that was cut off.",
+            json!({
+                "description": "Figures of each worker, by its number; empty for a run that was cut off.",
+                "type": "array",
+                "items": {"$ref": "#/$defs/WorkerFigures"},
+            }),
         ),
+        ("where_lost", json!({"$ref": "#/$defs/WhereLost"})),
     ];
-    for (name, item, text) in lists {
-        let item = format!("#/$defs/{item}");
-        let list = json!({"description": text, "type": "array", "items": {"$ref": item}});
-        properties.insert(name.to_owned(), list);
-    }
-    properties.insert(
-        "where_lost".to_owned(),
-        json!({"$ref": "#/$defs/WhereLost"}),
-    );
-    properties.append(&mut metric_properties(tester, false));
-    closed(properties)
+    let own = own
+        .map(|(name, schema)| (name.to_owned(), schema))
+        .into_iter();
+    closed(own.chain(metric_properties(tester, false)).collect())
 }
 
 fn population() -> Value {

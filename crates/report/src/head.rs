@@ -4,6 +4,7 @@ use measure::metric::{MetricSource, Statistic};
 use measure::{KeyFigure, Unit};
 use serde_json::Value;
 
+use crate::distinct::distinct;
 use crate::human::{figure, plural};
 use crate::metrics::MetricFigures;
 use crate::model::{Population, Report, Run};
@@ -132,14 +133,7 @@ pub(crate) fn targets(scenario: &Value) -> Vec<String> {
         }
         _ => {}
     }
-    let mut targets: Vec<String> = Vec::new();
-    for url in urls {
-        let server = server_of(url);
-        if !targets.contains(&server) {
-            targets.push(server);
-        }
-    }
-    targets
+    distinct(urls.into_iter().map(server_of))
 }
 
 /// Returns the scheme, host and port of a URL, without credentials.

@@ -7,6 +7,7 @@ mod cause;
 pub mod csv;
 mod csv_cell;
 mod delay_error;
+mod distinct;
 mod head;
 pub mod html;
 pub mod sanitize;

@@ -16,6 +16,7 @@ use super::run::{FINE, run};
 use super::time_series::Resolution;
 use super::{overview, page};
 use crate::ReportError;
+use crate::distinct::distinct;
 use crate::head;
 use crate::human::{count, plural};
 use crate::metric_words::capital;
@@ -212,13 +213,7 @@ fn value(series: &Series, sentence: &str, pages: &[Page], comparisons: Vec<Value
 fn facts(series: &Series, pages: &[Page]) -> Vec<String> {
     let runs = pages.iter().filter_map(|page| page.content.as_ref());
     let targets = runs.filter_map(|run| run["target"].as_str());
-    let mut known: Vec<&str> = Vec::new();
-    for target in targets {
-        if !known.contains(&target) {
-            known.push(target);
-        }
-    }
-    let target = match known.as_slice() {
+    let target = match distinct(targets).as_slice() {
         [] => None,
         [one] => Some((*one).to_owned()),
         [first, more @ ..] => Some(format!(
@@ -515,19 +510,17 @@ fn table(series: &Series) -> Vec<Value> {
 /// without duplicates.
 fn limits(column: &TableColumn, pages: &[Page]) -> Vec<Value> {
     let statistic = columns::statistic(column);
-    let mut found = Vec::new();
     let made = pages.iter().filter_map(|page| page.content.as_ref());
-    for threshold in made.flat_map(|run| run["thresholds"].as_array().into_iter().flatten()) {
-        let is_it = !column.metric.is_empty()
+    let all = made.flat_map(|run| run["thresholds"].as_array().into_iter().flatten());
+    let own = all.filter(|threshold| {
+        !column.metric.is_empty()
             && threshold["metric"].as_str() == Some(column.metric)
             && threshold["statistic"].as_str() == statistic.as_deref()
-            && threshold["implied"] == json!(false);
-        let limit = json!([threshold["limit"], threshold["text"]]);
-        if is_it && !found.contains(&limit) && found.len() < LIMITS_MAX {
-            found.push(limit);
-        }
-    }
-    found
+            && threshold["implied"] == json!(false)
+    });
+    let mut limits = distinct(own.map(|own| json!([own["limit"], own["text"]])));
+    limits.truncate(LIMITS_MAX);
+    limits
 }
 
 fn charts(series: &Series, layout: &ChartLayout, pages: &[Page]) -> Vec<Value> {

@@ -8,6 +8,7 @@ use runfile::Reader;
 use super::{Row, Series, columns, row_of};
 use crate::ReportError;
 use crate::csv_cell::write_line;
+use crate::distinct::distinct;
 use crate::model::Report;
 
 /// First columns of the table.
@@ -113,11 +114,5 @@ fn metrics(row: Row) -> Vec<(String, Option<f64>)> {
 
 /// Returns the names of all lines, in the order of their first appearance.
 fn names<'a, V: 'a>(lines: impl Iterator<Item = &'a Vec<(String, V)>>) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
-    for (name, _) in lines.flatten() {
-        if !found.contains(name) {
-            found.push(name.clone());
-        }
-    }
-    found
+    distinct(lines.flatten().map(|(name, _)| name.clone()))
 }

@@ -3,13 +3,14 @@
 use measure::link::DOWNLINK;
 use measure::threshold::WRONG;
 use measure::totals::{Statistic, WINDOW_SECONDS_MIN, measured_seconds};
-use measure::{ClockError, Disqualifier, Meaning, TableColumn, Totals, Unit, Window};
+use measure::{ClockError, Meaning, TableColumn, Totals, Unit, Window};
 use runfile::{Reader, Subject};
 
 use super::delay;
 use super::eligibility::{self, Allowed, ContinuityErrors};
 use super::figures::{Figures, ShownColumn};
 use crate::ReportError;
+use crate::distinct::distinct;
 use crate::metrics::{Metrics, round_figure};
 use crate::model::Report;
 use crate::source::is_population;
@@ -247,12 +248,8 @@ pub(super) fn figures(reader: &Reader, report: &Report) -> Result<Figures, Repor
         lost: sums.count(content.missing),
         packets: sums.count(content.packets),
     });
-    let mut declared: Vec<&Disqualifier> = Vec::new();
-    for disqualifier in populations(reader).flat_map(|one| one.catalogue.disqualifiers()) {
-        if !declared.contains(&disqualifier) {
-            declared.push(disqualifier);
-        }
-    }
+    let declared = populations(reader).flat_map(|one| one.catalogue.disqualifiers());
+    let declared = distinct(declared);
     let disqualifier = eligibility::first_disqualifier(report, &declared, &|name| sums.count(name));
     figures.contest =
         eligibility::ineligibility_of_figures(report, &figures, &allowed, continuity, disqualifier);

@@ -201,8 +201,7 @@ fn run_until_ctrl_c<T>(
     run: impl FnOnce(&Control) -> Result<T, TrialError>,
 ) -> Result<T, TrialError> {
     let control = Control::new();
-    let watch = Watch::start(control.clone())
-        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+    let watch = Watch::start(control.clone())?;
     let done = run(&control);
     if watch.was_signalled() {
         return Err(TrialError::Failure(Failure {

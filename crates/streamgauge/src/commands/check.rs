@@ -149,8 +149,7 @@ fn servers(plan: &Plan) -> Result<Vec<Server>, Failure> {
 /// Asks the servers of a scenario to describe their media.
 fn ask(scenario: &Scenario, console: Console) -> Result<Exit, Failure> {
     let control = Control::new();
-    let _watch = Watch::start(control.clone())
-        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+    let _watch = Watch::start(control.clone())?;
     let media = match engine::describe(scenario, engine::DESCRIBE_TIMEOUT, &control) {
         Ok(media) => media,
         Err(engine::EngineError::Stopped) => return Ok(Exit::Stopped),

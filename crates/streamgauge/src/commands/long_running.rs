@@ -29,8 +29,7 @@ impl LongRunning {
     pub(crate) fn start(console: Console) -> Result<LongRunning, Failure> {
         descriptor_limit::raise();
         let control = Control::new();
-        let watch = Watch::start(control.clone())
-            .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+        let watch = Watch::start(control.clone())?;
         Ok(LongRunning {
             console,
             control,

@@ -37,8 +37,7 @@ pub(crate) struct Play<'a> {
 /// Runs the scenario to its end, or until the user stops it.
 pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     let control = Control::new();
-    let watch = Watch::start(control.clone())
-        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+    let watch = Watch::start(control.clone())?;
     let (runners, location, earlier) = match play.unfinished {
         None => {
             let runners = Runners::open(play.runners, &control, console)?;

@@ -46,8 +46,7 @@ pub(crate) fn receive(arguments: &args::Receive, console: Console) -> Result<Exi
     };
     descriptor_limit::raise();
     let control = Control::new();
-    let _watch = Watch::start(control.clone())
-        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+    let _watch = Watch::start(control.clone())?;
     let status = Status::new(console);
     let mut announced = Ok(());
     let mut begun = false;

@@ -51,8 +51,7 @@ pub(crate) fn runner(arguments: &args::Runner, console: Console) -> Result<Exit,
     };
     descriptor_limit::raise();
     let control = Control::new();
-    let _watch = Watch::start(control.clone())
-        .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+    let _watch = Watch::start(control.clone())?;
     let stop = || control.is_stopped() || input_ended.load(Ordering::Relaxed);
     let mut tell = |text: &str| console.say(text);
     let served = match &arguments.observe {

@@ -8,7 +8,7 @@ use engine::Control;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
 use crate::live::progress::keys;
 
 /// Handles signals until it is dropped.
@@ -25,8 +25,10 @@ impl Watch {
     ///
     /// The first stops the run gracefully, the second at once. The third ends the process in any
     /// case.
-    pub(crate) fn start(control: Control) -> std::io::Result<Watch> {
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    pub(crate) fn start(control: Control) -> Result<Watch, Failure> {
+        let failed =
+            |error: std::io::Error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}"));
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
         let handle = signals.handle();
         let arrived = Arc::new(AtomicU32::new(0));
         let counter = Arc::clone(&arrived);
@@ -48,7 +50,8 @@ impl Watch {
                         }
                     }
                 }
-            })?;
+            })
+            .map_err(failed)?;
         Ok(Watch {
             handle,
             thread: Some(thread),

@@ -58,8 +58,7 @@ impl<'a> Runner<'a> {
         settle: Duration,
     ) -> Result<Runner<'a>, Failure> {
         let control = Control::new();
-        let watch = Watch::start(control.clone())
-            .map_err(|error| Failure::bad(format_args!("cannot listen for Ctrl-C: {error}")))?;
+        let watch = Watch::start(control.clone())?;
         let runners = Runners::open(placement, &control, console)?;
         let live_outputs = LiveOutputs::start(results, console)?;
         if !location.is_continued() {

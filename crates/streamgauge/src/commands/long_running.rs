@@ -44,13 +44,13 @@ impl LongRunning {
         self.control.clone()
     }
 
-    /// Prints, once, the addresses that the command listens on. Programs that start this process
-    /// wait for these lines and read the ports from them.
-    pub(crate) fn announce(&mut self, urls: impl IntoIterator<Item = String>) {
+    /// Prints, once, lines with the addresses that the command listens on. Programs that start this
+    /// process wait for these lines and read the ports from them.
+    pub(crate) fn announce(&mut self, lines: impl IntoIterator<Item = String>) {
         let console = self.console;
         self.announced.get_or_insert_with(|| {
-            let mut lines = urls.into_iter().map(|url| format!("listening on {url}\n"));
-            lines.try_for_each(|line| console.print(&line))
+            let mut lines = lines.into_iter();
+            lines.try_for_each(|line| console.print(&(line + "\n")))
         });
     }
 

@@ -2,16 +2,14 @@
 
 use std::fs;
 
-use engine::{Control, ReceiveOptions, ReceiveProgress};
+use engine::{ReceiveOptions, ReceiveProgress};
 use kit::remote_receiver::Secret;
 use report::human::plural;
 
+use super::long_running::LongRunning;
 use crate::args;
 use crate::exit::{Exit, Failure};
-use crate::live::progress::Status;
 use crate::ui::console::Console;
-use crate::ui::descriptor_limit;
-use crate::ui::signals::Watch;
 
 /// Minimum length of a secret from a file, in bytes.
 const SECRET_MIN: usize = 12;
@@ -44,40 +42,18 @@ pub(crate) fn receive(arguments: &args::Receive, console: Console) -> Result<Exi
         receive: arguments.receive,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    descriptor_limit::raise();
-    let control = Control::new();
-    let _watch = Watch::start(control.clone())?;
-    let status = Status::new(console);
-    let mut announced = Ok(());
-    let mut begun = false;
+    let mut attended = LongRunning::start(console)?;
     let mut last = String::new();
-    let finished = engine::receive(&options, &control, &mut |progress| {
-        if !begun {
-            begun = true;
-            announced = announce(progress, drawn.as_deref(), console);
-        }
-        let now = so_far(progress);
-        status.update(&now);
-        last = now;
+    let finished = engine::receive(&options, &attended.control(), &mut |progress| {
+        let secret = drawn.iter().map(|secret| format!("secret {secret}"));
+        let address = format!("listening on {}", progress.listening);
+        attended.announce(std::iter::once(address).chain(secret));
+        last = so_far(progress);
+        attended.update_status(&last);
     });
-    status.finish();
-    finished.map_err(Failure::bad)?;
-    announced?;
+    attended.finish(finished)?;
     console.say(&last);
     Ok(Exit::Pass)
-}
-
-/// Prints the address and the secret. Programs that start this process wait for these lines.
-fn announce(
-    progress: &ReceiveProgress,
-    secret: Option<&str>,
-    console: Console,
-) -> Result<(), Failure> {
-    let mut text = format!("listening on {}\n", progress.listening);
-    if let Some(secret) = secret {
-        text.push_str(&format!("secret {secret}\n"));
-    }
-    console.print(&text)
 }
 
 fn so_far(progress: &ReceiveProgress) -> String {

@@ -16,7 +16,8 @@ pub(crate) fn serve(arguments: Serve, console: Console) -> Result<Exit, Failure>
     };
     let mut attended = LongRunning::start(console)?;
     let finished = engine::serve(options, &attended.control(), &mut |progress| {
-        attended.announce(progress.listening.iter().cloned());
+        let urls = progress.listening.iter();
+        attended.announce(urls.map(|url| format!("listening on {url}")));
         attended.update_status(progress.so_far);
     });
     for line in attended.finish(finished)? {

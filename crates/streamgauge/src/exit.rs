@@ -69,12 +69,17 @@ pub(crate) enum Message {
 }
 
 impl Failure {
-    /// Returns a failure because of wrong input.
-    pub(crate) fn bad(message: impl Display) -> Failure {
+    /// Returns a failure with a plain message.
+    pub(crate) fn new(exit: Exit, message: impl Display) -> Failure {
         Failure {
-            exit: Exit::Bad,
+            exit,
             message: Message::Plain(message.to_string()),
         }
+    }
+
+    /// Returns a failure because of wrong input.
+    pub(crate) fn bad(message: impl Display) -> Failure {
+        Failure::new(Exit::Bad, message)
     }
 
     /// Returns the message without its place in a file.

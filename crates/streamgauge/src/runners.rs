@@ -7,7 +7,7 @@ use engine::{Control, EngineError, Finished, Levels, Options, Progress};
 use scenario::Scenario;
 
 use crate::args::RunnerPlacement;
-use crate::exit::{Exit, Failure, Message};
+use crate::exit::{Exit, Failure};
 use crate::ui::console::Console;
 use crate::ui::descriptor_limit;
 
@@ -60,10 +60,7 @@ impl Runners {
             stop: &stop,
         });
         let cluster = opened.map_err(|error| match error {
-            ClusterError::Stopped => Failure {
-                exit: Exit::Stopped,
-                message: Message::Plain(error.to_string()),
-            },
+            ClusterError::Stopped => Failure::new(Exit::Stopped, error),
             error => Failure::bad(error),
         })?;
         for runner in cluster.runners() {

@@ -14,7 +14,7 @@ use engine::{Control, Phase, Progress};
 use report::human::{duration, plural};
 
 use crate::args;
-use crate::exit::{Exit, Failure, Message};
+use crate::exit::{Exit, Failure};
 use crate::live::progress::Status;
 use crate::output::overwrite::Force;
 use crate::output::{Output, ReportFormat};
@@ -204,10 +204,8 @@ fn run_until_ctrl_c<T>(
     let watch = Watch::start(control.clone())?;
     let done = run(&control);
     if watch.was_signalled() {
-        return Err(TrialError::Failure(Failure {
-            exit: Exit::Stopped,
-            message: Message::Plain("stopped before calibration was complete".to_owned()),
-        }));
+        let stopped = "stopped before calibration was complete";
+        return Err(Failure::new(Exit::Stopped, stopped).into());
     }
     done
 }

@@ -146,10 +146,7 @@ fn refused(error: CompareError) -> Failure {
         CompareError::Invalid { .. } => Exit::Invalid,
         _ => Exit::Bad,
     };
-    Failure {
-        exit,
-        ..Failure::bad(error)
-    }
+    Failure::new(exit, error)
 }
 
 /// Returns the exit code of comparisons: failed if any metric is worse, invalid if any cannot be

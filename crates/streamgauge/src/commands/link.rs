@@ -83,9 +83,8 @@ pub(crate) fn link(arguments: &args::Link, console: Console) -> Result<Exit, Fai
     let status = ended.map_err(|error| {
         Failure::bad(format_args!("cannot wait for the program to end: {error}"))
     })?;
-    let record = record.map_err(|error| Failure {
-        exit: Exit::Invalid,
-        ..Failure::bad(format_args!("the link ended early: {error}"))
+    let record = record.map_err(|error| {
+        Failure::new(Exit::Invalid, format_args!("the link ended early: {error}"))
     })?;
     let behaved = show(record, &config, seed, arguments, console)?;
     Ok(match Exit::Program(code(status)) {

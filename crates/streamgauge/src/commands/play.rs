@@ -9,7 +9,7 @@ use scenario::Scenario;
 
 use crate::args::{Results, RunnerPlacement, TraceOptions};
 use crate::commands::compare::{self, Baseline};
-use crate::exit::{Exit, Failure, Message};
+use crate::exit::{Exit, Failure};
 use crate::live::outputs::LiveOutputs;
 use crate::live::progress::Display;
 use crate::output::overwrite::Force;
@@ -100,10 +100,10 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     }
     let concluded = match finished.run_file_error {
         None => compare::conclude(compared, exit, outputs, console),
-        Some(error) => Err(Failure {
-            exit: Exit::of_run(finished.verdict.stopped_by_user, true, true),
-            message: Message::Plain(error),
-        }),
+        Some(error) => {
+            let exit = Exit::of_run(finished.verdict.stopped_by_user, true, true);
+            Err(Failure::new(exit, error))
+        }
     };
     if let (Ok(_), Some(lingering)) = (&concluded, lingering) {
         lingering.wait(&watch, console);
@@ -125,21 +125,13 @@ pub(crate) fn claim_outputs(results: &Results) -> Result<Outputs, Failure> {
 }
 
 fn start_failure(error: &EngineError, message: String, stopped: bool) -> Failure {
-    match error {
-        EngineError::Stopped => Failure {
-            exit: Exit::Stopped,
-            message: Message::Plain(message),
-        },
-        _ if stopped => Failure {
-            exit: Exit::Stopped,
-            message: Message::Plain(message),
-        },
-        EngineError::NotBegun(_) => Failure {
-            exit: Exit::Invalid,
-            message: Message::Plain(message),
-        },
-        _ => Failure::bad(message),
-    }
+    let exit = match error {
+        EngineError::Stopped => Exit::Stopped,
+        _ if stopped => Exit::Stopped,
+        EngineError::NotBegun(_) => Exit::Invalid,
+        _ => Exit::Bad,
+    };
+    Failure::new(exit, message)
 }
 
 /// Reports a run that has just ended, from its run file like any later report.

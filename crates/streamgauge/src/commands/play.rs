@@ -59,15 +59,12 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     let live_outputs = LiveOutputs::start(play.results, console)?;
     live_outputs.show(&location.path, play.scenario);
     let options = engine::Options {
-        run_file: location.path.clone(),
         overwrite: location.overwrite,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        build: Some(version::build()),
         trace: play.tracing.trace.clone(),
         describe: !play.results.no_describe,
         command: repeat_command::command(play.scenario.seed),
         earlier,
-        ..engine::Options::default()
+        ..version::run_options(location.path.clone())
     };
     let mut display = Display::new(console, play.scenario, play.scenario.duration, &control);
     let finished = runners.run(play.scenario, &options, &control, &mut |progress| {

@@ -1,5 +1,7 @@
 //! Version and build of this program.
 
+use std::path::PathBuf;
+
 use measure::Build;
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -10,6 +12,16 @@ pub(crate) fn build() -> Build {
         commit: option_env!("PROGRAM_COMMIT").map(str::to_owned),
         modified: option_env!("PROGRAM_MODIFIED").is_some(),
         target: env!("PROGRAM_TARGET").to_owned(),
+    }
+}
+
+/// Returns the options of a run into this file that do not depend on the user.
+pub(crate) fn run_options(run_file: PathBuf) -> engine::Options {
+    engine::Options {
+        run_file,
+        version: VERSION.to_owned(),
+        build: Some(build()),
+        ..engine::Options::default()
     }
 }
 

@@ -191,13 +191,9 @@ pub(super) fn play(
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<(Reader, Report), TrialError> {
     let options = engine::Options {
-        run_file: folder.join("calibrate.run"),
         overwrite: true,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        build: Some(version::build()),
-        trace: Vec::new(),
         describe: false,
-        ..engine::Options::default()
+        ..version::run_options(folder.join("calibrate.run"))
     };
     let finished = match engine::run(scenario, &options, control, progress) {
         Ok(finished) => finished,

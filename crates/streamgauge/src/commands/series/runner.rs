@@ -1,9 +1,10 @@
 //! Runs of a series, one after another: with one location, one set of live outputs and one control.
 
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::{Control, EngineError, Finished, Level, Levels};
+use engine::{Control, EngineError, Finished, Level, Levels, Options};
 use measure::VerdictResult;
 use report::human::duration;
 use runfile::series::{EntryOutcome, Index};
@@ -102,15 +103,9 @@ impl<'a> Runner<'a> {
     /// Runs a scenario to its end, into this file of the folder. Returns its outcome, and the
     /// reason if it could not begin or its run file is incomplete.
     pub(super) fn run(&self, scenario: &Scenario, file: &str) -> (EntryOutcome, Option<String>) {
-        let options = engine::Options {
-            run_file: self.location.path.join(file),
-            overwrite: self.location.overwrite,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            build: Some(version::build()),
+        let options = Options {
             trace: self.tracing.trace.clone(),
-            describe: !self.results.no_describe,
-            command: self.masked(repeat_command::command(scenario.seed)),
-            ..engine::Options::default()
+            ..self.options(self.location.path.join(file), scenario)
         };
         if let Some(live_outputs) = &self.live_outputs {
             live_outputs.show(&options.run_file, scenario);
@@ -121,13 +116,9 @@ impl<'a> Runner<'a> {
             display.update(progress);
         });
         display.finish();
-        let masked = |error: EngineError| Some(scenario.secrets().mask(&error.to_string()));
         match finished {
             Ok(finished) => (outcome_of(&finished), finished.run_file_error),
-            Err(EngineError::Stopped) => (EntryOutcome::Stopped, None),
-            Err(error) if self.watch.was_signalled() => (EntryOutcome::Stopped, masked(error)),
-            Err(error @ EngineError::NotBegun(_)) => (EntryOutcome::Invalid, masked(error)),
-            Err(error) => (EntryOutcome::NotBegun, masked(error)),
+            Err(error) => self.outcome_of_error(&error, scenario),
         }
     }
 
@@ -139,16 +130,7 @@ impl<'a> Runner<'a> {
         scenario: &Scenario,
         levels: Levels<'_>,
     ) -> Result<Option<Finished>, (EntryOutcome, Option<String>)> {
-        let options = engine::Options {
-            run_file: levels.first.run_file.clone(),
-            overwrite: self.location.overwrite,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            build: Some(version::build()),
-            trace: Vec::new(),
-            describe: !self.results.no_describe,
-            command: self.masked(repeat_command::command(scenario.seed)),
-            ..engine::Options::default()
-        };
+        let options = self.options(levels.first.run_file.clone(), scenario);
         let show = |level: &Level| {
             if let Some(live_outputs) = &self.live_outputs {
                 live_outputs.show(&level.run_file, &level.scenario);
@@ -172,19 +154,34 @@ impl<'a> Runner<'a> {
             display.update(progress);
         });
         display.finish();
-        let masked = |error: EngineError| Some(scenario.secrets().mask(&error.to_string()));
-        match finished {
-            Ok(finished) => Ok(finished),
-            Err(EngineError::Stopped) => Err((EntryOutcome::Stopped, None)),
-            Err(error) if self.watch.was_signalled() => Err((EntryOutcome::Stopped, masked(error))),
-            Err(error @ EngineError::NotBegun(_)) => Err((EntryOutcome::Invalid, masked(error))),
-            Err(error) => Err((EntryOutcome::NotBegun, masked(error))),
+        finished.map_err(|error| self.outcome_of_error(&error, scenario))
+    }
+
+    /// Returns the options of a run into this file, without traces.
+    fn options(&self, run_file: PathBuf, scenario: &Scenario) -> Options {
+        let command = repeat_command::command(scenario.seed);
+        let masks = self.secrets.iter();
+        Options {
+            overwrite: self.location.overwrite,
+            describe: !self.results.no_describe,
+            command: masks.fold(command, |text, secrets| secrets.mask(&text)),
+            ..version::run_options(run_file)
         }
     }
 
-    fn masked(&self, text: String) -> String {
-        let masks = self.secrets.iter();
-        masks.fold(text, |text, secrets| secrets.mask(&text))
+    /// Returns the outcome of a run that failed with this error, and the reason, if there is one.
+    fn outcome_of_error(
+        &self,
+        error: &EngineError,
+        scenario: &Scenario,
+    ) -> (EntryOutcome, Option<String>) {
+        let outcome = match error {
+            EngineError::Stopped => return (EntryOutcome::Stopped, None),
+            _ if self.watch.was_signalled() => EntryOutcome::Stopped,
+            EngineError::NotBegun(_) => EntryOutcome::Invalid,
+            _ => EntryOutcome::NotBegun,
+        };
+        (outcome, Some(scenario.secrets().mask(&error.to_string())))
     }
 
     /// Waits until the machine has settled, so that a run does not measure leftovers of the

@@ -20,7 +20,7 @@ use measure::units::TimeSpan;
 pub(crate) use capacity::{Capacity, ResumeOptions};
 pub(crate) use compare::Compare;
 pub(crate) use link::Link;
-pub(crate) use load::{Demo, Load, ReceiveOptions, TraceOptions, Transport};
+pub(crate) use load::{Demo, Load, ReceiveOptions, TraceOptions, Transport, given};
 pub(crate) use runners::{Cluster, ClusterKeys, Runner, RunnerPlacement};
 pub(crate) use send::{Receive, Send};
 pub(crate) use serve::Serve;

@@ -36,6 +36,18 @@ impl Transport {
     }
 }
 
+/// Returns the options that have a value as settings of the scenario: each option, its key and its
+/// value.
+pub(crate) fn given<const N: usize>(
+    options: [(&str, &str, &Option<String>); N],
+) -> Vec<OptionSetting> {
+    let set = options.into_iter().filter_map(|(option, key, value)| {
+        let value = value.as_ref()?;
+        Some(OptionSetting::new(option, key, value))
+    });
+    set.collect()
+}
+
 /// Options for the tester's receive path.
 #[derive(Debug, Args)]
 pub(crate) struct ReceiveOptions {
@@ -52,23 +64,11 @@ pub(crate) struct ReceiveOptions {
 impl ReceiveOptions {
     /// Returns them as settings of the scenario, which validates them.
     pub(crate) fn settings(&self) -> Vec<OptionSetting> {
-        [
+        let buffer = &self.receive_buffer;
+        given([
             ("--receive", "tester.receive", &self.receive),
-            (
-                "--receive-buffer",
-                "tester.receive_buffer",
-                &self.receive_buffer,
-            ),
-        ]
-        .into_iter()
-        .filter_map(|(option, key, value)| {
-            Some(OptionSetting {
-                option: option.to_owned(),
-                key: key.to_owned(),
-                value: value.clone()?,
-            })
-        })
-        .collect()
+            ("--receive-buffer", "tester.receive_buffer", buffer),
+        ])
     }
 }
 
@@ -91,20 +91,16 @@ impl TlsOptions {
     /// Returns them as settings of this population of the scenario, which validates them.
     pub(crate) fn settings(&self, population: &str) -> Vec<OptionSetting> {
         let no = self.tls_no_verify.then(|| "false".to_owned());
-        [
-            ("--tls-no-verify", "verify", &no),
-            ("--tls-ca", "ca", &self.tls_ca),
-            ("--tls-server-name", "server_name", &self.tls_server_name),
-        ]
-        .into_iter()
-        .filter_map(|(option, key, value)| {
-            Some(OptionSetting {
-                option: option.to_owned(),
-                key: format!("clients.{population}.tls.{key}"),
-                value: value.clone()?,
-            })
-        })
-        .collect()
+        let key = |key: &str| format!("clients.{population}.tls.{key}");
+        given([
+            ("--tls-no-verify", &key("verify"), &no),
+            ("--tls-ca", &key("ca"), &self.tls_ca),
+            (
+                "--tls-server-name",
+                &key("server_name"),
+                &self.tls_server_name,
+            ),
+        ])
     }
 }
 
@@ -141,12 +137,12 @@ pub(crate) struct ServerOptions {
 
 impl ServerOptions {
     /// Returns them as settings of the scenario, which validates them.
-    pub(crate) fn settings(&self) -> impl Iterator<Item = OptionSetting> {
-        let launch = self.launch.as_ref();
-        let launch = launch.map(|name| OptionSetting::new("--launch", "server.launch", name));
+    pub(crate) fn settings(&self) -> Vec<OptionSetting> {
         let pid = self.pid.map(|pid| pid.to_string());
-        let pid = pid.map(|pid| OptionSetting::new("--pid", "server.observe.pid", &pid));
-        launch.into_iter().chain(pid)
+        given([
+            ("--launch", "server.launch", &self.launch),
+            ("--pid", "server.observe.pid", &pid),
+        ])
     }
 }
 

@@ -68,20 +68,18 @@ fn search(arguments: &args::Capacity) -> Result<CapacitySearch, Failure> {
 }
 
 /// Returns the goal of the search as settings of the scenario, which validates them.
-fn goal(arguments: &args::Capacity) -> impl Iterator<Item = OptionSetting> {
+fn goal(arguments: &args::Capacity) -> Vec<OptionSetting> {
     let quick = arguments.quick.then(|| "true".to_owned());
-    let all = [
-        ("--from", "capacity.from", arguments.from.clone()),
-        ("--min", "capacity.min", arguments.min.clone()),
-        ("--max", "capacity.max", arguments.max.clone()),
-        ("--hold", "capacity.hold", arguments.hold.clone()),
-        ("--budget", "capacity.budget", arguments.budget.clone()),
-        ("--sure", "capacity.sure", arguments.sure.clone()),
-        ("--within", "capacity.within", arguments.within.clone()),
-        ("--quick", "capacity.quick", quick),
-    ];
-    all.into_iter()
-        .filter_map(|(option, key, value)| Some(OptionSetting::new(option, key, &value?)))
+    args::given([
+        ("--from", "capacity.from", &arguments.from),
+        ("--min", "capacity.min", &arguments.min),
+        ("--max", "capacity.max", &arguments.max),
+        ("--hold", "capacity.hold", &arguments.hold),
+        ("--budget", "capacity.budget", &arguments.budget),
+        ("--sure", "capacity.sure", &arguments.sure),
+        ("--within", "capacity.within", &arguments.within),
+        ("--quick", "capacity.quick", &quick),
+    ])
 }
 
 #[cfg(test)]

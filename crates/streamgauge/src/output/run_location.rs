@@ -46,7 +46,27 @@ pub(crate) struct RunLocation {
     continued: bool,
 }
 
+impl ResultKind {
+    fn extension(self) -> &'static str {
+        match self {
+            ResultKind::Run => "run",
+            ResultKind::Series => "series",
+        }
+    }
+}
+
 impl RunLocation {
+    /// Returns a path at which nothing exists yet.
+    fn new(path: PathBuf) -> RunLocation {
+        RunLocation {
+            path,
+            overwrite: false,
+            temporary: None,
+            _made: None,
+            continued: false,
+        }
+    }
+
     /// Chooses the path that the arguments name, or one in the folder of runs, and checks that it can
     /// be written. If the user named neither and the current folder cannot be written, the run
     /// continues and is not kept.
@@ -87,11 +107,8 @@ impl RunLocation {
             return RunLocation::in_folder(kind, name, out);
         }
         let place = RunLocation {
-            path: out.clone(),
             overwrite: results.force || is_empty_file(out),
-            temporary: None,
-            _made: None,
-            continued: false,
+            ..RunLocation::new(out.clone())
         };
         match kind {
             ResultKind::Run => place.check_file(tracing),
@@ -103,11 +120,9 @@ impl RunLocation {
     /// Returns the location of a run that goes on: its run file is replaced.
     pub(crate) fn of_unfinished(path: &Path) -> RunLocation {
         RunLocation {
-            path: path.to_owned(),
             overwrite: true,
-            temporary: None,
-            _made: None,
             continued: true,
+            ..RunLocation::new(path.to_owned())
         }
     }
 
@@ -115,11 +130,8 @@ impl RunLocation {
     pub(crate) fn of_existing(folder: &Path) -> Result<RunLocation, Failure> {
         probe(folder).map_err(|error| unusable(folder, &error))?;
         Ok(RunLocation {
-            path: folder.to_owned(),
-            overwrite: false,
-            temporary: None,
-            _made: None,
             continued: true,
+            ..RunLocation::new(folder.to_owned())
         })
     }
 
@@ -147,15 +159,11 @@ impl RunLocation {
             .tempdir()
             .map_err(refused)?;
         probe(folder.path()).map_err(refused)?;
+        let name = format!("it.{}", kind.extension());
+        let path = folder.path().join(name);
         Ok(RunLocation {
-            path: match kind {
-                ResultKind::Run => folder.path().join("it.run"),
-                ResultKind::Series => folder.path().join("it.series"),
-            },
-            overwrite: false,
             temporary: Some(folder),
-            _made: None,
-            continued: false,
+            ..RunLocation::new(path)
         })
     }
 
@@ -193,11 +201,8 @@ impl RunLocation {
         let made = MadeFolder::make(folder)?;
         probe(folder)?;
         Ok(RunLocation {
-            path: unused_path(folder, name, kind),
-            overwrite: false,
-            temporary: None,
             _made: made,
-            continued: false,
+            ..RunLocation::new(unused_path(folder, name, kind))
         })
     }
 
@@ -284,10 +289,7 @@ fn unusable(folder: &Path, error: &io::Error) -> Failure {
 
 /// Returns an unused path in a folder: `streamgauge-NAME-TIME.run`, or `.series`.
 fn unused_path(folder: &Path, name: &str, kind: ResultKind) -> PathBuf {
-    let extension = match kind {
-        ResultKind::Run => "run",
-        ResultKind::Series => "series",
-    };
+    let extension = kind.extension();
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

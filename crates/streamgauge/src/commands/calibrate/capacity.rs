@@ -90,7 +90,7 @@ pub(super) fn capacity(
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Capacity, TrialError> {
     let seconds = if quick { SECONDS_QUICK } else { SECONDS };
-    let probe = Reference::start(folder, "probe", &["--bitrate", "800kbps", "--fps", "100"])?;
+    let probe = Reference::log_packets(folder, "probe", &["--bitrate", "800kbps", "--fps", "100"])?;
     let port = free_port(packet_logger().transport)?;
     let served = folder.join("load.served");
     let text = text(way, port, probe.port, seconds, files);

@@ -12,12 +12,11 @@ use report::metrics::Metrics;
 use report::{Reader, Report};
 use scenario::ServerStart;
 use serde_json::{Value, json};
-use sut::Sut;
 
 use super::case::CalibrationCase;
 use super::judge::{COUNT, Row, TrueValue};
 use super::trial::{
-    Reference, START_INTERVAL, Trial, TrialError, play, reasons, scenario, start_time, utf8,
+    Reference, START_INTERVAL, Trial, TrialError, metrics_of, play, scenario, start_time, utf8,
 };
 use crate::commands::demo::reference_server;
 use crate::commands::free_port::free_port;
@@ -76,16 +75,10 @@ impl TrialContext<'_> {
             json!(thresholds)
         );
         for (number, trial) in trials.iter().enumerate() {
-            let port = free_port(protocol.transport)?;
-            let report = self.folder.join(format!("{number}.served"));
-            let with = self.flags(trial, &report)?;
-            let server = reference_server(protocol, port, with)?;
-            servers.push(Reference {
-                server: Sut::start(&server, self.folder, &|_| {}).map_err(Failure::bad)?,
-                port,
-                report,
-            });
-            text.push_str(&self.populations(trial, &format!("127.0.0.1:{port}")));
+            let (name, flags) = (number.to_string(), self.flags(trial));
+            let server = Reference::start(protocol, self.folder, &name, flags)?;
+            text.push_str(&self.populations(trial, &format!("127.0.0.1:{}", server.port)));
+            servers.push(server);
         }
         let (reader, report) = self.play(&text, control, progress)?;
         let mut rows = Vec::new();
@@ -93,11 +86,7 @@ impl TrialContext<'_> {
             let evidence = evidence(&reader, &report, &server.finish())?;
             compare(trial, &evidence, &report, &mut rows)?;
         }
-        Ok(Trial {
-            receive_path: report.tester.receive_path.clone(),
-            rows,
-            reasons: reasons(report),
-        })
+        Ok(Trial::of(report, rows))
     }
 
     fn over_link(
@@ -112,7 +101,8 @@ impl TrialContext<'_> {
         };
         let port = free_port(protocol.transport)?;
         let served = self.folder.join("linked.served");
-        let mut with = self.flags(trial, &served)?;
+        let mut with = self.flags(trial);
+        with.extend(["--report".to_owned(), utf8(&served)?]);
         with.extend(["--listen", "0.0.0.0"].map(str::to_owned));
         let server = reference_server(protocol, port, with)?;
         let (ServerStart::Command(command), Some(ready)) = (&server.start, &server.ready) else {
@@ -139,11 +129,7 @@ impl TrialContext<'_> {
             *known = compare_link(name, millis, &found.metrics, &mut rows);
         }
         compare(trial, &evidence, &report, &mut rows)?;
-        Ok(Trial {
-            receive_path: report.tester.receive_path.clone(),
-            rows,
-            reasons: reasons(report),
-        })
+        Ok(Trial::of(report, rows))
     }
 
     fn play(
@@ -156,15 +142,10 @@ impl TrialContext<'_> {
         play(&scenario, self.folder, control, progress)
     }
 
-    /// Returns the flags of a trial's server, which writes its report to `report`.
-    fn flags(&self, trial: &Declared, report: &Path) -> Result<Vec<String>, Failure> {
-        let own = trial
-            .server
-            .split_whitespace()
-            .map(|flag| self.filled(flag));
-        let mut flags: Vec<String> = own.collect();
-        flags.extend(["--report".to_owned(), utf8(report)?]);
-        Ok(flags)
+    /// Returns the flags of a trial's server.
+    fn flags(&self, trial: &Declared) -> Vec<String> {
+        let flags = trial.server.split_whitespace();
+        flags.map(|flag| self.filled(flag)).collect()
     }
 
     /// Returns the populations of a trial as text of a scenario. Its server is at `address`.
@@ -270,11 +251,7 @@ fn compare(
     rows: &mut Vec<Row>,
 ) -> Result<(), Failure> {
     for check in trial.checks {
-        let mut populations = report.populations.iter();
-        let metrics = populations
-            .find(|population| population.name == check.clients)
-            .map(|population| &population.metrics)
-            .ok_or_else(|| Failure::bad("the run file lacks a population"))?;
+        let metrics = metrics_of(report, check.clients)?;
         let unit = match check.figure {
             Statistic::Count => Unit::Count,
             _ => metrics

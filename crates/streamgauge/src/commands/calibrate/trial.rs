@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use engine::{Control, EngineError, Progress};
 use measure::{Totals, Unit};
+use protocols::Protocol;
 use report::metrics::Metrics;
 use report::model::Outcome;
 use report::{Reader, Report, Subject};
@@ -133,6 +134,18 @@ pub(super) struct Trial {
 }
 
 impl Trial {
+    /// Returns the trial of a run, in which these figures were compared.
+    pub(super) fn of(report: Report, rows: Vec<Row>) -> Trial {
+        Trial {
+            receive_path: report.tester.receive_path,
+            rows,
+            reasons: match report.verdict.result {
+                Outcome::Pass => Vec::new(),
+                Outcome::Fail | Outcome::Invalid | Outcome::Stopped => report.verdict.reasons,
+            },
+        }
+    }
+
     /// Returns `true` if no figure is wrong but the trial is inconclusive: the server was
     /// interrupted, or the run itself is not to be trusted.
     pub(super) fn was_disturbed(&self) -> bool {
@@ -162,13 +175,27 @@ pub(super) struct Reference {
 
 impl Reference {
     /// Starts an RTSP server that logs every packet.
-    pub(super) fn start(folder: &Path, name: &str, with: &[&str]) -> Result<Reference, Failure> {
-        let port = free_port(packet_logger().transport)?;
+    pub(super) fn log_packets(
+        folder: &Path,
+        name: &str,
+        with: &[&str],
+    ) -> Result<Reference, Failure> {
+        let with = with.iter().chain(&["--log-packets"]);
+        let with = with.map(|&word| word.to_owned()).collect();
+        Reference::start(packet_logger(), folder, name, with)
+    }
+
+    /// Starts the server of a protocol.
+    pub(super) fn start(
+        protocol: &Protocol,
+        folder: &Path,
+        name: &str,
+        mut with: Vec<String>,
+    ) -> Result<Reference, Failure> {
+        let port = free_port(protocol.transport)?;
         let report = folder.join(format!("{name}.served"));
-        let mut arguments: Vec<String> = with.iter().map(|&word| word.to_owned()).collect();
-        arguments.extend(["--log-packets".to_owned(), "--report".to_owned()]);
-        arguments.push(utf8(&report)?);
-        let server = reference_server(packet_logger(), port, arguments)?;
+        with.extend(["--report".to_owned(), utf8(&report)?]);
+        let server = reference_server(protocol, port, with)?;
         Ok(Reference {
             server: Sut::start(&server, folder, &|_| {}).map_err(Failure::bad)?,
             port,
@@ -226,7 +253,7 @@ pub(super) fn trial(
     let mut text = String::from("name: calibrate\nclients:\n");
     for group in &GROUPS {
         let with = [group.server, &["--length", &length_text]].concat();
-        let server = Reference::start(folder, group.name, &with)?;
+        let server = Reference::log_packets(folder, group.name, &with)?;
         text.push_str(&format!(
             "  {}:\n    protocol: rtsp\n    urls: [\"rtsp://127.0.0.1:{}/1\"]\n    transport: {}\n    \
              load: {{ clients: {}, one_every: {}ms }}\n",
@@ -244,40 +271,25 @@ pub(super) fn trial(
     let mut rows = Vec::new();
     for (group, server) in GROUPS.iter().zip(servers) {
         let served = ServedStream::read(&server.finish(), true)?;
-        let population = report
-            .populations
-            .iter()
-            .find(|population| population.name == group.name)
-            .ok_or_else(|| Failure::bad("the run file lacks a population"))?;
-        compare_counts(group, &served, &population.metrics, &mut rows);
+        let metrics = metrics_of(&report, group.name)?;
+        compare_counts(group, &served, metrics, &mut rows);
         if group.timed != TimingChecks::No {
-            compare_jitter(group, &served, &population.metrics, &mut rows);
-            compare_startup(
-                group,
-                &served,
-                &population.metrics,
-                &reader,
-                began,
-                &mut rows,
-            )?;
+            compare_jitter(group, &served, metrics, &mut rows);
+            compare_startup(group, &served, metrics, &reader, began, &mut rows)?;
         }
         if group.timed == TimingChecks::All {
             compare_bit_rate(group, &served, &reader, began, length, &mut rows)?;
         }
     }
-    Ok(Trial {
-        receive_path: report.tester.receive_path.clone(),
-        rows,
-        reasons: reasons(report),
-    })
+    Ok(Trial::of(report, rows))
 }
 
-/// Returns the reasons not to trust a run. Empty if it passed.
-pub(super) fn reasons(report: Report) -> Vec<String> {
-    match report.verdict.result {
-        Outcome::Pass => Vec::new(),
-        Outcome::Fail | Outcome::Invalid | Outcome::Stopped => report.verdict.reasons,
-    }
+/// Returns the figures of a population.
+pub(super) fn metrics_of<'a>(report: &'a Report, name: &str) -> Result<&'a Metrics, Failure> {
+    let mut populations = report.populations.iter();
+    let found = populations.find(|population| population.name == name);
+    let found = found.ok_or_else(|| Failure::bad("the run file lacks a population"))?;
+    Ok(&found.metrics)
 }
 
 /// Parses a scenario for this receive path, with the tester settings that the user gave.

@@ -49,16 +49,13 @@ impl Installation {
 fn list(arguments: &args::Servers, console: Console) -> Result<Exit, Failure> {
     let all = catalogue::list().map_err(Failure::bad)?;
     let here = query_programs(&all);
-    let text = if arguments.json {
-        let entries = all
-            .iter()
-            .zip(&here)
-            .map(|(listed, here)| json(listed, here.as_ref()));
-        pretty(&entries.collect())?
+    if arguments.json {
+        let entries = all.iter().zip(&here);
+        let entries = entries.map(|(listed, here)| json(listed, here.as_ref()));
+        console.print_json(&entries.collect())?;
     } else {
-        table(&all, &here)
-    };
-    console.print(&text)?;
+        console.print(&table(&all, &here))?;
+    }
     Ok(Exit::Pass)
 }
 
@@ -139,12 +136,11 @@ fn show(name: &str, arguments: &args::Servers, console: Console) -> Result<Exit,
     }
     let here = Installation::of(&entry);
     listed.entry = Ok(entry);
-    let text = match &listed.entry {
-        Ok(_) if arguments.json => pretty(&json(&listed, Some(&here)))?,
-        Ok(entry) => in_full(&listed, entry, &here),
-        Err(_) => String::new(),
-    };
-    console.print(&text)?;
+    match &listed.entry {
+        Ok(_) if arguments.json => console.print_json(&json(&listed, Some(&here)))?,
+        Ok(entry) => console.print(&in_full(&listed, entry, &here))?,
+        Err(_) => {}
+    }
     Ok(Exit::Pass)
 }
 
@@ -240,11 +236,6 @@ fn json(listed: &CatalogueServer, here: Option<&Installation>) -> Value {
         }),
         "notes": entry.notes,
     })
-}
-
-fn pretty(value: &Value) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(value).map_err(Failure::bad)?;
-    Ok(report::sanitize::json(&text).into_owned() + "\n")
 }
 
 #[cfg(test)]

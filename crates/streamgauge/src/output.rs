@@ -11,12 +11,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use report::io_reason;
+use report::{ReportError, io_reason};
 
 use crate::args::Reports;
 use crate::exit::Failure;
 use crate::output::csv_folder::CsvFolder;
 use crate::output::overwrite::Force;
+use crate::ui::console::to_stdout;
 
 /// Possible first keys of the documents that `--json` writes.
 const FIRST_KEYS: [&str; 3] = ["schema_version", "series_version", "missing"];
@@ -158,22 +159,13 @@ impl Output {
     /// Writes the report.
     pub(crate) fn write(
         self,
-        write: impl FnOnce(&mut dyn Write) -> Result<(), report::ReportError>,
+        write: impl FnOnce(&mut dyn Write) -> Result<(), ReportError>,
     ) -> Result<(), Failure> {
         match self {
             Output::Stdout => {
                 let mut out = BufWriter::new(io::stdout().lock());
                 match write(&mut out) {
-                    // The reader has closed the pipe: it has what it wanted.
-                    Err(report::ReportError::Write(error))
-                        if error.kind() == io::ErrorKind::BrokenPipe =>
-                    {
-                        Ok(())
-                    }
-                    Err(report::ReportError::Write(error)) => Err(Failure::bad(format_args!(
-                        "cannot write to standard output: {}; redirect it elsewhere",
-                        io_reason(&error)
-                    ))),
+                    Err(ReportError::Write(error)) => to_stdout(Err(error)),
                     other => other.map_err(Failure::bad),
                 }
             }
@@ -184,7 +176,7 @@ impl Output {
                 claim.empty = false;
                 let mut out = BufWriter::new(file);
                 write(&mut out).map_err(|error| match error {
-                    report::ReportError::Write(error) => refused(format, &claim.path, &error),
+                    ReportError::Write(error) => refused(format, &claim.path, &error),
                     other => Failure::bad(other),
                 })
             }

@@ -100,15 +100,7 @@ impl Console {
     pub(crate) fn print(self, text: &str) -> Result<(), Failure> {
         let text = sanitize::multi_line(text, self.paint_stdout().colour);
         let mut out = io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            // The reader has closed the pipe: it has what it wanted, such as the first lines.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            Err(error) => Err(Failure::bad(format_args!(
-                "cannot write to standard output: {}; redirect it elsewhere",
-                report::io_reason(&error)
-            ))),
-            Ok(()) => Ok(()),
-        }
+        to_stdout(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
     }
 
     /// Prints a result of several lines. On a terminal, long lines are wrapped between words, and
@@ -183,6 +175,20 @@ impl Console {
         }
         let text = sanitize::multi_line(&text, paint.colour);
         let _ = io::stderr().write_all(text.as_bytes());
+    }
+}
+
+/// Returns the result of writing to standard output.
+pub(crate) fn to_stdout(written: io::Result<()>) -> Result<(), Failure> {
+    match written {
+        // The reader has closed the pipe: it has what it wanted, such as the first lines.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(|error| {
+            Failure::bad(format_args!(
+                "cannot write to standard output: {}; redirect it elsewhere",
+                report::io_reason(&error)
+            ))
+        }),
     }
 }
 

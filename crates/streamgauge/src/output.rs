@@ -8,7 +8,7 @@ pub(crate) mod runs_folder;
 pub(crate) mod unfinished_run;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use report::{ReportError, io_reason};
@@ -16,7 +16,7 @@ use report::{ReportError, io_reason};
 use crate::args::Reports;
 use crate::exit::Failure;
 use crate::output::csv_folder::CsvFolder;
-use crate::output::overwrite::Force;
+use crate::output::overwrite::{Force, is_replaceable};
 use crate::ui::console::to_stdout;
 
 /// Possible first keys of the documents that `--json` writes.
@@ -129,7 +129,8 @@ impl Output {
         if path == Path::new("-") {
             return Ok(Output::Stdout);
         }
-        if force != Force::Given && !is_replaceable(format, path) {
+        let is_ours = |head: &[u8]| is_report(format, head);
+        if force != Force::Given && !is_replaceable(path, 128, is_ours) {
             let or = match force {
                 Force::Unknown => "",
                 _ => ", or use `--force`",
@@ -184,27 +185,18 @@ impl Output {
     }
 }
 
-/// Returns `true` if writing to the path loses nothing: no file, an empty file, a report of this
-/// format, a device or a pipe.
-fn is_replaceable(format: ReportFormat, path: &Path) -> bool {
-    let holds_something = |metadata: std::fs::Metadata| metadata.is_file() && metadata.len() > 0;
-    if !std::fs::metadata(path).is_ok_and(holds_something) {
-        return true;
-    }
-    let mut head = Vec::new();
-    // A file that cannot be read is no report of this user.
-    let read = File::open(path).and_then(|file| file.take(128).read_to_end(&mut head));
-    let head = String::from_utf8_lossy(&head);
-    read.is_ok()
-        && match format {
-            ReportFormat::Json => begins_as_report(&head),
-            ReportFormat::Html => head.starts_with(report::html::FIRST_LINES),
-            ReportFormat::Junit => {
-                let ours = format!("<testsuites name=\"{}\"", report::junit::NAME);
-                head.starts_with("<?xml") && head.contains(&ours)
-            }
-            ReportFormat::Markdown => head.starts_with(report::markdown::BEGINS),
+/// Returns `true` if a report of this format begins like this.
+fn is_report(format: ReportFormat, head: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(head);
+    match format {
+        ReportFormat::Json => begins_as_report(&head),
+        ReportFormat::Html => head.starts_with(report::html::FIRST_LINES),
+        ReportFormat::Junit => {
+            let ours = format!("<testsuites name=\"{}\"", report::junit::NAME);
+            head.starts_with("<?xml") && head.contains(&ours)
         }
+        ReportFormat::Markdown => head.starts_with(report::markdown::BEGINS),
+    }
 }
 
 fn begins_as_report(head: &str) -> bool {

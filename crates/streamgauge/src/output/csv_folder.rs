@@ -1,14 +1,14 @@
 //! Folder for the tables of a run, which `--csv` names.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Read};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use report::csv::{TABLES, Table, TableWriter};
 use report::{ReportError, io_reason};
 
 use crate::exit::Failure;
-use crate::output::overwrite::Force;
+use crate::output::overwrite::{Force, is_replaceable};
 
 /// A folder to which the tables can be written.
 pub(crate) struct CsvFolder {
@@ -32,7 +32,11 @@ impl CsvFolder {
         };
         for table in TABLES {
             let file = path.join(table.file);
-            if force != Force::Given && !is_replaceable(&file, table) {
+            // The table of runs has further columns.
+            let head = table.head();
+            let head = head.trim_end().as_bytes();
+            let is_table = |begins: &[u8]| begins == head;
+            if force != Force::Given && !is_replaceable(&file, head.len(), is_table) {
                 return Err(Failure::bad(format_args!(
                     "{} is not a table of streamgauge, so it is not replaced: name another folder \
                      with `--csv`",
@@ -70,21 +74,6 @@ impl Drop for CsvFolder {
             let _ = fs::remove_dir(&self.path);
         }
     }
-}
-
-/// Returns `true` if writing to the path loses nothing: no file, an empty file, or the same table.
-fn is_replaceable(path: &Path, table: Table) -> bool {
-    let holds_something = |about: fs::Metadata| about.is_file() && about.len() > 0;
-    if !fs::metadata(path).is_ok_and(holds_something) {
-        return true;
-    }
-    // The table of runs has further columns.
-    let head = table.head();
-    let head = head.trim_end();
-    let mut begins = Vec::new();
-    let read =
-        File::open(path).and_then(|file| file.take(head.len() as u64).read_to_end(&mut begins));
-    read.is_ok() && begins == head.as_bytes()
 }
 
 fn refused(path: &Path, error: &io::Error) -> Failure {

@@ -11,13 +11,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use report::{ReportError, io_reason};
+use report::csv::TableWriter;
+use report::{Layout, ReportError, io_reason};
 
 use crate::args::Reports;
 use crate::exit::Failure;
 use crate::output::csv_folder::CsvFolder;
 use crate::output::overwrite::{Force, is_replaceable};
-use crate::ui::console::to_stdout;
+use crate::ui::console::{Console, to_stdout};
 
 /// Possible first keys of the documents that `--json` writes.
 const FIRST_KEYS: [&str; 3] = ["schema_version", "series_version", "missing"];
@@ -95,10 +96,27 @@ impl Outputs {
         Ok(outputs)
     }
 
-    /// Returns `true` if a report goes to standard output, so that nothing else may be written
-    /// there.
-    pub(crate) fn take_stdout(&self) -> bool {
-        self.reports.iter().any(|(_, output)| output.is_stdout())
+    /// Writes each report with `report` and the tables with `add`, and shows the summary: on standard
+    /// output unless a report goes there.
+    pub(crate) fn write(
+        self,
+        report: impl Fn(ReportFormat, &mut dyn Write) -> Result<(), ReportError>,
+        add: impl FnOnce(&mut TableWriter<BufWriter<File>>) -> Result<(), ReportError>,
+        summary: impl FnOnce(Layout) -> String,
+        console: Console,
+    ) -> Result<(), Failure> {
+        let to_stderr = self.reports.iter().any(|(_, output)| output.is_stdout());
+        // Errors are returned at the end: a file that cannot be written must not suppress the
+        // summary.
+        let mut written = Ok(());
+        for (format, output) in self.reports {
+            written = written.and(output.write(|out| report(format, out)));
+        }
+        if let Some(folder) = self.csv {
+            written = written.and(folder.write(add));
+        }
+        console.show(to_stderr, summary)?;
+        written
     }
 }
 

@@ -177,33 +177,25 @@ pub(crate) fn report_file(path: &Path, outputs: Outputs, console: Console) -> Re
     write_out(&report, &reader, outputs, console)
 }
 
-/// Writes the reports and the summary. The summary goes to standard output unless a report goes
-/// there.
+/// Writes the reports and the summary.
 fn write_out(
     report: &Report,
     reader: &Reader,
     outputs: Outputs,
     console: Console,
 ) -> Result<(), Failure> {
-    let to_stderr = outputs.take_stdout();
-    // Errors are returned at the end: a file that cannot be written must not suppress the summary.
-    let mut written = Ok(());
-    for (form, output) in outputs.reports {
-        let done = output.write(|out| match form {
+    outputs.write(
+        |form, out| match form {
             ReportFormat::Json => report::json::write(report, report::source::windows(reader), out),
             ReportFormat::Html => report::html::write(report, reader, out),
             ReportFormat::Junit => report::junit::write(report, out),
             ReportFormat::Markdown => report::markdown::write(report, out),
-        });
-        written = written.and(done);
-    }
-    if let Some(folder) = outputs.csv {
-        let done = folder.write(|tables| tables.add(&report.run.name, reader));
-        written = written.and(done);
-    }
-    console.show(to_stderr, |layout| match console.quiet {
-        true => report::headline(report, layout),
-        false => report::summary(report, layout),
-    })?;
-    written
+        },
+        |tables| tables.add(&report.run.name, reader),
+        |layout| match console.quiet {
+            true => report::headline(report, layout),
+            false => report::summary(report, layout),
+        },
+        console,
+    )
 }

@@ -37,17 +37,13 @@ fn source_towards(to: IpAddr) -> Option<IpAddr> {
 /// Chooses the first address that other machines can reach. A service that listens on `[::]` accepts
 /// IPv4 as well, but one on `0.0.0.0` has no IPv6. Returns the loopback address if there is none.
 fn choose(has_ipv6: bool, own: impl Iterator<Item = IpAddr>) -> IpAddr {
-    let mut own = own.filter(|address| match address {
-        IpAddr::V4(address) => {
-            !address.is_loopback() && !address.is_link_local() && !address.is_unspecified()
-        }
-        // A link-local address needs the name of an interface of the other machine.
-        IpAddr::V6(address) => {
-            has_ipv6
-                && !address.is_loopback()
-                && !address.is_unicast_link_local()
-                && !address.is_unspecified()
-        }
+    let mut own = own.filter(|address| {
+        let is_of_use = match address {
+            IpAddr::V4(address) => !address.is_link_local(),
+            // A link-local address needs the name of an interface of the other machine.
+            IpAddr::V6(address) => has_ipv6 && !address.is_unicast_link_local(),
+        };
+        is_of_use && !address.is_loopback() && !address.is_unspecified()
     });
     own.next().unwrap_or(match has_ipv6 {
         true => Ipv6Addr::LOCALHOST.into(),

@@ -179,13 +179,6 @@ fn difference(index: &Index, other: &Index) -> Option<&'static str> {
     let keys = |index: &Index| -> Vec<String> {
         index.varied.iter().map(|axis| axis.key.clone()).collect()
     };
-    let values = |index: &Index| -> Vec<Vec<String>> {
-        index
-            .varied
-            .iter()
-            .map(|axis| axis.values.clone())
-            .collect()
-    };
     let Some((old, new)) = index.capacity.as_ref().zip(other.capacity.as_ref()) else {
         return Some("it is no search for a capacity");
     };
@@ -196,7 +189,7 @@ fn difference(index: &Index, other: &Index) -> Option<&'static str> {
     };
     if keys(index) != keys(other) || old.scale != new.scale {
         Some("the load is another one")
-    } else if values(index) != values(other) {
+    } else if index.varied != other.varied {
         Some("`vary` has other values")
     } else if judged(old) != judged(new) {
         Some("`hold`, `min`, `max`, `quick` or `continue` differ")

@@ -176,6 +176,7 @@ impl View<'_> {
         let so_far = duration(elapsed.as_secs_f64());
         let planned = self.planned.map(|planned| planned + self.progress.held);
         let is_held = self.progress.is_held;
+        let of = of_planned(planned);
         let (long, short) = match (&self.progress.phase, planned) {
             (Phase::Launching(text) | Phase::Warning(text), _) => {
                 return ScreenLine::default().with(Tone::Strong, &shorten(text, columns));
@@ -188,36 +189,22 @@ impl View<'_> {
                 let text = format!("{so_far}, endless, held (h to resume)");
                 return ScreenLine::default().with(Tone::Doubtful, &text);
             }
-            (Phase::Running, Some(planned)) if is_held => {
-                let planned = duration(planned.as_secs_f64());
-                (
-                    format!("{so_far} of {planned}, held (h to resume)"),
-                    "held (h to resume)".to_owned(),
-                )
-            }
+            (Phase::Running, Some(_)) if is_held => (
+                format!("{so_far}{of}, held (h to resume)"),
+                "held (h to resume)".to_owned(),
+            ),
             (Phase::Running, None) => {
                 let text = format!("{so_far}, endless, Ctrl-C to finish");
                 return ScreenLine::default().with(Tone::Strong, &text);
             }
-            (Phase::Stopping, None) => (
-                format!("{so_far}, stopping (Ctrl-C to stop at once)"),
-                "stopping (Ctrl-C: at once)".to_owned(),
-            ),
             (Phase::Running, Some(planned)) => {
                 let left = duration(planned.saturating_sub(elapsed).as_secs_f64());
-                let planned = duration(planned.as_secs_f64());
-                (
-                    format!("{so_far} of {planned}, {left} left"),
-                    format!("{left} left"),
-                )
+                (format!("{so_far}{of}, {left} left"), format!("{left} left"))
             }
-            (Phase::Stopping, Some(planned)) => {
-                let planned = duration(planned.as_secs_f64());
-                (
-                    format!("{so_far} of {planned}, stopping (Ctrl-C to stop at once)"),
-                    "stopping (Ctrl-C: at once)".to_owned(),
-                )
-            }
+            (Phase::Stopping, _) => (
+                format!("{so_far}{of}, stopping (Ctrl-C to stop at once)"),
+                "stopping (Ctrl-C: at once)".to_owned(),
+            ),
         };
         let text = match columns {
             60.. => long,
@@ -232,12 +219,17 @@ impl View<'_> {
     }
 }
 
+/// Returns the planned duration as text after the time so far, if it is known.
+fn of_planned(planned: Option<Duration>) -> String {
+    planned.map_or_else(String::new, |planned| {
+        format!(" of {}", duration(planned.as_secs_f64()))
+    })
+}
+
 /// Returns the progress as one line, for output that is not a terminal.
 pub(super) fn plain(progress: &Progress, planned: Option<Duration>) -> String {
     let elapsed = duration(progress.elapsed.as_secs_f64());
-    let of = planned.map_or_else(String::new, |planned| {
-        format!(" of {}", duration(planned.as_secs_f64()))
-    });
+    let of = of_planned(planned);
     let phase = match &progress.phase {
         Phase::Launching(what) => shorten(what, LAUNCHING_MAX),
         Phase::Warning(text) => format!("warning: {text}"),

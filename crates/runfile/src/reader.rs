@@ -15,9 +15,7 @@ use crate::database::Database;
 use crate::error::RunFileError;
 use crate::fact::{self, Fact};
 use crate::open::open_database;
-use crate::rows::{
-    ClientOutcome, ClientRow, EventRow, FailureRow, Header, SubjectHeader, WindowRow,
-};
+use crate::rows::{ClientRow, EventRow, FailureRow, Header, SubjectHeader, WindowRow};
 
 /// Maximum rows in a page of clients, events or served streams.
 const ROWS_PER_PAGE: usize = 256;
@@ -300,8 +298,8 @@ impl Reader {
                     ended: some_time(8)?.map(time),
                     outcome: outcome
                         .map(|name| {
-                            ClientOutcome::from_name(&name)
-                                .ok_or_else(|| conversion(9, format!("unknown outcome `{name}`")))
+                            serde_json::from_value(name.as_str().into())
+                                .map_err(|_| conversion(9, format!("unknown outcome `{name}`")))
                         })
                         .transpose()?,
                     reason: row.get(10)?,

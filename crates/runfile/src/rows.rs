@@ -109,16 +109,6 @@ impl ClientOutcome {
             ClientOutcome::Failed => "failed",
         }
     }
-
-    pub(crate) fn from_name(name: &str) -> Option<ClientOutcome> {
-        [
-            ClientOutcome::Completed,
-            ClientOutcome::Stopped,
-            ClientOutcome::Failed,
-        ]
-        .into_iter()
-        .find(|outcome| outcome.name() == name)
-    }
 }
 
 /// State of a client at its end, or at present. A row replaces an earlier one with the same id.

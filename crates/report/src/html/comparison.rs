@@ -51,7 +51,7 @@ fn picture(
         json!({
             "title": metric.title,
             "word": metric.result.text(),
-            "tone": metric.result.name(),
+            "tone": metric.result,
             "judged": metric.judged,
             "figures": comparison_words::figures(metric),
             "effect": scaled(metric, metric.effect),
@@ -71,7 +71,7 @@ fn picture(
         "answer": comparison_words::answer(found),
         "basis": comparison_words::basis(found),
         "notes": comparison_words::notes(found),
-        "result": found.result.name(),
+        "result": found.result,
         "metrics": metrics.collect::<Vec<_>>(),
     })
 }

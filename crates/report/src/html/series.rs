@@ -170,7 +170,7 @@ fn value(series: &Series, sentence: &str, pages: &[Page], comparisons: Vec<Value
     let rows = series.runs.iter().zip(pages).map(|(row, page)| {
         json!({
             "values": row.values,
-            "outcome": row.outcome.name(),
+            "outcome": row.outcome,
             "verdict": columns::verdict(row),
             "reason": failure_reason(row, page).or_else(|| columns::unranked(row)),
             "mark": mark(row),
@@ -252,7 +252,7 @@ fn outcomes(series: &Series) -> Vec<Value> {
             (RowOutcome::Pass, 1..) => format!("{number} {words}, {unranked} not ranked"),
             _ => format!("{number} {words}"),
         };
-        (number > 0).then(|| json!([outcome.name(), text]))
+        (number > 0).then(|| json!([outcome, text]))
     });
     counted.collect()
 }
@@ -447,13 +447,7 @@ fn searches(series: &Series, pages: &[Page]) -> Vec<Value> {
             let text = search_words::trial(trial);
             let page = pages.get(trial.run);
             let has_page = page.is_some_and(|page| page.content.is_some());
-            json!([
-                trial.load.value,
-                trial.result.name(),
-                trial.run,
-                text,
-                has_page
-            ])
+            json!([trial.load.value, trial.result, trial.run, text, has_page])
         });
         let mut ticks: Vec<(f64, &str)> = found
             .trials

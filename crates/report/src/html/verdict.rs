@@ -60,7 +60,7 @@ pub(super) fn verdict(report: &Report, time_series: &TimeSeries) -> Value {
         _ => None,
     };
     json!({
-        "result": report.verdict.result.name(),
+        "result": report.verdict.result,
         "meaning": meaning(report.verdict.result),
         "sentence": sentence,
         "detail": detail,

@@ -128,14 +128,6 @@ impl WordName {
             WordName::CannotTell => Word::CannotTell.text(),
         }
     }
-
-    /// Name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            WordName::CannotTell => "cannot_tell",
-            other => other.text(),
-        }
-    }
 }
 
 impl From<Word> for WordName {

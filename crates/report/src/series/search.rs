@@ -159,18 +159,6 @@ pub enum TrialOutcome {
     Invalid,
 }
 
-impl TrialOutcome {
-    /// Name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            TrialOutcome::Held => "held",
-            TrialOutcome::Failed => "failed",
-            TrialOutcome::GettingWorse => "getting_worse",
-            TrialOutcome::Invalid => "invalid",
-        }
-    }
-}
-
 /// Probability that the capacity is near a load.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, JsonSchema)]
 pub struct Probability {

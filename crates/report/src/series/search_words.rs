@@ -194,7 +194,7 @@ pub(crate) fn details(found: &CapacityResult) -> Vec<(&'static str, String)> {
     let invalid = found
         .trials
         .iter()
-        .filter(|trial| trial.result.name() == "invalid");
+        .filter(|trial| trial.result == TrialOutcome::Invalid);
     let invalid = match invalid.count() {
         0 => String::new(),
         some => format!(", {some} of them invalid"),

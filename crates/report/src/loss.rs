@@ -54,27 +54,6 @@ fn on_way_up(metrics: &Metrics) -> u64 {
     }
 }
 
-/// Counts of the tester for all populations together.
-#[derive(Clone, Copy, Debug)]
-struct TesterCounts {
-    ring: u64,
-    /// Drops of the ring whose population is known.
-    missed: u64,
-    kernel: Option<u64>,
-    overflow: u64,
-}
-
-impl TesterCounts {
-    fn of(tester: &Metrics) -> TesterCounts {
-        TesterCounts {
-            ring: count(tester, "ring_overflow").unwrap_or(0),
-            missed: count(tester, "ring_missed").unwrap_or(0),
-            kernel: count(tester, "softnet_drops"),
-            overflow: count(tester, "overflow").unwrap_or(0),
-        }
-    }
-}
-
 /// Emulated link to a population.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PopulationLink {
@@ -91,18 +70,15 @@ impl PopulationLink {
         population: &str,
         dropped: impl Fn(&str) -> Option<u64>,
     ) -> Option<PopulationLink> {
-        let [_, own] = measure::link::subjects(Some(population));
-        let own = dropped(&own).map(|dropped| PopulationLink {
-            dropped,
-            is_exclusive: true,
-        });
-        own.or_else(|| {
-            let dropped = dropped(measure::link::DOWNLINK)?;
+        let link = |name: &str, is_exclusive| {
+            let dropped = dropped(name)?;
             Some(PopulationLink {
                 dropped,
-                is_exclusive: false,
+                is_exclusive,
             })
-        })
+        };
+        let [_, own] = measure::link::subjects(Some(population));
+        link(&own, true).or_else(|| link(measure::link::DOWNLINK, false))
     }
 }
 
@@ -112,7 +88,13 @@ pub(crate) fn attribute(
     populations: &[(&Metrics, Option<PopulationLink>)],
     tester: &Metrics,
 ) -> (Vec<Option<WhereLost>>, WhereLost) {
-    let own = TesterCounts::of(tester);
+    let own = |name| count(tester, name);
+    // Drops of the ring, and those of them whose population is known.
+    let (ring, missed) = (
+        own("ring_overflow").unwrap_or(0),
+        own("ring_missed").unwrap_or(0),
+    );
+    let kernel = own("softnet_drops");
     let lost: Vec<Option<u64>> = populations
         .iter()
         .map(|(metrics, _)| count(metrics, "lost"))
@@ -125,20 +107,18 @@ pub(crate) fn attribute(
         .filter(|(_, lost)| lost.is_some())
         .map(|((metrics, _), _)| count(metrics, "lost_in_tester"))
         .sum();
-    let unknown = own.ring.saturating_sub(own.missed);
-    let in_tester = known.map_or(own.overflow, |known| known + unknown);
+    let unknown = ring.saturating_sub(missed);
+    let in_tester = match known {
+        Some(known) => known + unknown,
+        None => own("overflow").unwrap_or(0),
+    };
     let links = || populations.iter().filter_map(|(_, link)| *link);
     let shared = links().find(|link| !link.is_exclusive);
     let dropped = links().filter(|link| link.is_exclusive).chain(shared);
     let dropped = dropped.map(|link| link.dropped).sum();
     let up: Vec<u64> = populations.iter().map(|(own, _)| on_way_up(own)).collect();
-    let whole = attribute_parts(
-        all,
-        Some(in_tester),
-        own.kernel,
-        Some(dropped),
-        up.iter().sum(),
-    );
+    let way_up = up.iter().sum();
+    let whole = attribute_parts(all, Some(in_tester), kernel, Some(dropped), way_up);
     // Drops of a link are attributed to a population only if no other population uses it.
     let sharing = populations.iter().zip(&lost);
     let sharing = sharing
@@ -153,13 +133,12 @@ pub(crate) fn attribute(
             if alone {
                 return Some(whole);
             }
-            let known =
-                count(metrics, "lost_in_tester").filter(|_| own.ring == 0 || own.missed > 0);
+            let known = count(metrics, "lost_in_tester").filter(|_| ring == 0 || missed > 0);
             let dropped = link.map_or(Some(0), |link| {
                 let known = link.is_exclusive || sharing == 1 || link.dropped == 0;
                 known.then_some(link.dropped)
             });
-            let kernel = own.kernel.filter(|&drops| drops == 0);
+            let kernel = kernel.filter(|&drops| drops == 0);
             Some(attribute_parts(lost, known, kernel, dropped, *up))
         });
     (each.collect(), whole)

@@ -65,7 +65,7 @@ pub const SERIES_VERSION: u32 = 2;
 const RUNS_MAX: usize = 10_000;
 
 /// Report of a series. Units are those of the SI: seconds, bit/s, bytes, shares from 0 to 1.
-#[derive(Clone, Debug, serde::Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, serde::Serialize, JsonSchema)]
 pub struct Series {
     /// Version of this format. It increases when a key is removed or changes its meaning.
     pub series_version: u32,
@@ -117,7 +117,7 @@ pub struct Series {
 }
 
 /// A run of a series.
-#[derive(Clone, Debug, serde::Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, serde::Serialize, JsonSchema)]
 pub struct Row {
     /// Value of each varied key, in the order of `varied`, as written in the scenario.
     pub values: Vec<String>,
@@ -153,7 +153,7 @@ pub struct Row {
 }
 
 /// Outcome of a run of a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RowOutcome {
     /// Every threshold held, and the measurement can be trusted.
@@ -161,6 +161,7 @@ pub enum RowOutcome {
     /// A threshold did not hold, and the measurement can be trusted.
     Fail,
     /// The measurement cannot be trusted, whatever the thresholds say, or the run was cut off.
+    #[default]
     Invalid,
     /// The user stopped the run before its planned end.
     Stopped,
@@ -194,22 +195,10 @@ impl Series {
     pub(crate) fn empty(name: String, varied: Vec<String>, folder: &Path) -> Series {
         Series {
             series_version: SERIES_VERSION,
-            streamgauge: None,
             name,
-            started_at: None,
-            ended: None,
             varied,
-            runs: Vec::new(),
-            most_messages: Vec::new(),
-            capacity: Vec::new(),
-            searches: Vec::new(),
-            comparisons: Vec::new(),
-            capacity_comparisons: Vec::new(),
-            found: Vec::new(),
-            scaling: Vec::new(),
             folder: folder.to_owned(),
-            variants: None,
-            is_of_files: false,
+            ..Series::default()
         }
     }
 
@@ -258,7 +247,7 @@ impl Series {
                         EntryOutcome::Planned | EntryOutcome::Stopped => Vec::new(),
                         _ => vec!["its run file is missing".to_owned()],
                     },
-                    ..empty_row()
+                    ..Row::default()
                 }
             };
             row.values.clone_from(&entry.values);
@@ -404,26 +393,10 @@ struct SeriesIdentity {
     keys: Vec<String>,
 }
 
-pub(crate) fn empty_row() -> Row {
-    Row {
-        values: Vec::new(),
-        file: String::new(),
-        outcome: RowOutcome::Invalid,
-        reasons: Vec::new(),
-        figures: None,
-        out_of_contest: None,
-        best: Vec::new(),
-        broke: Vec::new(),
-        broke_first: None,
-        limits: Vec::new(),
-        measured: Vec::new(),
-    }
-}
-
 fn unreadable(error: &ReportError) -> Row {
     Row {
         reasons: vec![error.to_string()],
-        ..empty_row()
+        ..Row::default()
     }
 }
 
@@ -466,6 +439,6 @@ pub(crate) fn row_of(reader: &Reader, report: &Report) -> Result<Row, ReportErro
         broke,
         limits: report.server_limits.clone(),
         measured: comparison::of_thresholds(report),
-        ..empty_row()
+        ..Row::default()
     })
 }

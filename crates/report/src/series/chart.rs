@@ -149,7 +149,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::series::{Figures, RowOutcome, empty_row};
+    use crate::series::{Figures, RowOutcome};
 
     fn row(values: [&str; 2], messages: Option<f64>, out: Option<&str>) -> Row {
         Row {
@@ -161,7 +161,7 @@ mod tests {
                 ..Figures::default()
             }),
             out_of_contest: out.map(str::to_owned),
-            ..empty_row()
+            ..Row::default()
         }
     }
 

@@ -62,13 +62,13 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::series::{Row, empty_row};
+    use crate::series::Row;
 
     fn found(outcomes: &[RowOutcome]) -> Found {
         let row = |(at, outcome): (usize, &RowOutcome)| Row {
             values: vec![at.to_string()],
             outcome: *outcome,
-            ..empty_row()
+            ..Row::default()
         };
         let series = Series {
             runs: outcomes.iter().enumerate().map(row).collect(),

@@ -13,7 +13,7 @@ use crate::metrics::round_figure;
 /// one population. The fit is by nonlinear least squares. The intervals have 95 % confidence
 /// (Wald): the estimate plus and minus the t quantile times the standard error from the covariance,
 /// cut at the bounds.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, JsonSchema)]
 pub struct Scaling {
     /// Other varied values, by key.
     #[serde(serialize_with = "as_map")]
@@ -135,13 +135,7 @@ fn fit(
         key,
         points: points.len(),
         left_out,
-        refused: None,
-        lambda: None,
-        sigma: None,
-        kappa: None,
-        r_squared: None,
-        residual: None,
-        knee: None,
+        ..Scaling::default()
     };
     let fit = match usl::fit(points) {
         Ok(fit) => fit,

@@ -36,18 +36,6 @@ impl DelayError {
     pub(crate) fn hides(self, value: f64) -> bool {
         ClockError::from(self.seconds).hides(value)
     }
-
-    /// Returns `true` if any statistic is below three errors.
-    pub(crate) fn is_marked(self) -> bool {
-        let UncertainStatistics {
-            mean,
-            p50,
-            p95,
-            p99,
-            max,
-        } = self.uncertain;
-        mean || p50 || p95 || p99 || max
-    }
 }
 
 /// Puts the mark before an uncertain figure.

@@ -85,8 +85,18 @@ impl Distribution {
 
     /// Formats one of its statistics, with a mark if it says too little.
     pub(crate) fn text(&self, unit: Unit, value: f64) -> String {
-        let is_uncertain = self.clock_error.is_some_and(|error| error.hides(value));
-        marked(is_uncertain, figure(unit, value))
+        marked(self.hides(value), figure(unit, value))
+    }
+
+    /// Returns `true` if any of its statistics says too little.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.statistics()
+            .iter()
+            .any(|(_, value)| self.hides(*value))
+    }
+
+    fn hides(&self, value: f64) -> bool {
+        self.clock_error.is_some_and(|error| error.hides(value))
     }
 
     /// Its statistics with their names, in the order of reports.

@@ -12,7 +12,7 @@ use measure::{Build, Catalogue, ClockError, Finding, Unit};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::Serializer;
 
-use crate::delay_error::{DelayError, MARK, marked};
+use crate::delay_error::{MARK, marked};
 use crate::human::figure;
 use crate::limits::Limit;
 use crate::loss::WhereLost;
@@ -90,9 +90,7 @@ impl Report {
         let populations = self.populations.iter();
         let mut all = populations.flat_map(|population| &population.metrics.0);
         let is_marked = all.any(|named| match named.figures {
-            MetricFigures::Distribution(Some(found)) => {
-                found.clock_error.is_some_and(DelayError::is_marked)
-            }
+            MetricFigures::Distribution(Some(found)) => found.is_marked(),
             _ => false,
         });
         let is_undecided = self.thresholds.iter().any(|one| one.undecided);

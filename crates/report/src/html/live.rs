@@ -23,10 +23,7 @@ use crate::model::Report;
 use crate::source::{Sums, clock_error, cut_off, noted};
 
 /// Resolution of the charts of a run in progress.
-const RESOLUTION: Resolution = Resolution {
-    points: 1_200,
-    columns: 200,
-};
+const RESOLUTION: Resolution = Resolution::new(1_200, 200);
 
 /// Writes the frame: a page without a run, which asks its server for the run and for changes.
 ///

@@ -13,10 +13,7 @@ use crate::ReportError;
 use crate::model::Report;
 
 /// Resolution of the charts of a single run: finer than a screen, so that zooming shows more.
-pub(super) const FINE: Resolution = Resolution {
-    points: 4_000,
-    columns: 600,
-};
+pub(super) const FINE: Resolution = Resolution::new(4_000, 600);
 
 /// Writes the page of one run.
 pub fn write(report: &Report, reader: &Reader, out: &mut dyn Write) -> Result<(), ReportError> {

@@ -34,22 +34,10 @@ const RUNS_BYTES: usize = 4_500_000;
 /// Resolutions of the runs' charts. The first with which all pages fit is used.
 const RESOLUTIONS: [Resolution; 5] = [
     FINE,
-    Resolution {
-        points: 1_200,
-        columns: 240,
-    },
-    Resolution {
-        points: 400,
-        columns: 120,
-    },
-    Resolution {
-        points: 160,
-        columns: 60,
-    },
-    Resolution {
-        points: 60,
-        columns: 24,
-    },
+    Resolution::new(1_200, 240),
+    Resolution::new(400, 120),
+    Resolution::new(160, 60),
+    Resolution::new(60, 24),
 ];
 
 /// Number of segments in the curve of a model.

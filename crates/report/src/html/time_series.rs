@@ -29,9 +29,15 @@ const FIRST_FAILURES_MAX: usize = 60;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resolution {
     /// Maximum number of points of a line.
-    pub(super) points: usize,
+    points: usize,
     /// Maximum number of columns of a heat map.
-    pub(super) columns: usize,
+    columns: usize,
+}
+
+impl Resolution {
+    pub(super) const fn new(points: usize, columns: usize) -> Resolution {
+        Resolution { points, columns }
+    }
 }
 
 /// Charts of a run, with the data from its windows.

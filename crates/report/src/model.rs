@@ -85,6 +85,21 @@ impl Report {
         }
     }
 
+    /// Figures of each population, of each direction of a link, of the server and of the tester.
+    pub(crate) fn subjects(&self) -> Vec<(&str, &Metrics)> {
+        let populations = self.populations.iter();
+        let populations = populations.map(|one| (one.name.as_str(), &one.metrics));
+        let links = self.links.iter();
+        let links = links.map(|link| (link.name.as_str(), &link.metrics));
+        let server = self.server.iter().map(|server| ("server", server));
+        let tester = [("tester", &self.tester.metrics)];
+        populations
+            .chain(links)
+            .chain(server)
+            .chain(tester)
+            .collect()
+    }
+
     /// Explains the mark of delays that say too little. Returns `None` if nothing is marked.
     pub(crate) fn delay_note(&self) -> Option<String> {
         let populations = self.populations.iter();

@@ -345,16 +345,9 @@ impl Screen {
     }
 
     fn everything(&mut self, report: &Report) {
-        for population in &report.populations {
-            self.table(&population.name, &population.metrics);
+        for (subject, metrics) in report.subjects() {
+            self.table(subject, metrics);
         }
-        for link in &report.links {
-            self.table(&link.name, &link.metrics);
-        }
-        if let Some(server) = &report.server {
-            self.table("server", server);
-        }
-        self.table("tester", &report.tester.metrics);
         self.tester_in_full(report);
         if !report.events.is_empty() {
             self.heading("events", "");

@@ -327,14 +327,6 @@ fn runner(runner: &RunnerSummary) -> Value {
 
 /// Returns every metric of every subject as text, for the table at the end of the page.
 fn metrics(report: &Report) -> Vec<Value> {
-    let populations = report.populations.iter();
-    let mut all: Vec<(&str, &Metrics)> = populations
-        .map(|population| (population.name.as_str(), &population.metrics))
-        .collect();
-    let links = report.links.iter();
-    all.extend(links.map(|link| (link.name.as_str(), &link.metrics)));
-    all.extend(report.server.iter().map(|server| ("server", server)));
-    all.push(("tester", &report.tester.metrics));
     let rows = |metrics: &Metrics| -> Vec<Value> {
         let named = metrics.0.iter();
         let texts = named.map(|named| {
@@ -361,8 +353,8 @@ fn metrics(report: &Report) -> Vec<Value> {
         });
         texts.flatten().collect()
     };
-    all.into_iter()
-        .map(|(name, metrics)| json!({"subject": name, "rows": rows(metrics)}))
+    let all = report.subjects().into_iter();
+    all.map(|(name, metrics)| json!({"subject": name, "rows": rows(metrics)}))
         .collect()
 }
 

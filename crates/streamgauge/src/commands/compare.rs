@@ -81,20 +81,23 @@ impl Baseline {
     }
 }
 
-/// Result of a run with a baseline: with what it was compared, if anything, or why that failed.
-pub(crate) type Compared = Result<Option<Series>, Failure>;
-
-/// Writes the reports of the comparison and returns the exit code of the run, which is `own` without
-/// it.
+/// Ends a run or series at `path`, which ended with the exit code `own`: reports it with `report`,
+/// and compares it with its baseline, if it has one. The reports are then those of the comparison.
+/// `report` returns the exit code in its light. Returns the exit code of the command.
 pub(crate) fn conclude(
-    compared: Compared,
+    baseline: Option<Baseline>,
+    path: &Path,
     own: Exit,
     outputs: Outputs,
     console: Console,
+    report: impl FnOnce(Outputs) -> Result<Exit, Failure>,
 ) -> Result<Exit, Failure> {
-    let Some(found) = compared? else {
-        return Ok(own);
+    let compared = baseline.map_or(Ok(None), |baseline| baseline.compare(path, own));
+    let Ok(Some(found)) = compared else {
+        let own = report(outputs)?;
+        return compared.map(|_| own);
     };
+    let own = report(Outputs::default())?;
     write_out(&found, Path::new(""), outputs, console)?;
     Ok(match (exit_of(&found), own) {
         (Exit::Pass, own) => own,
@@ -102,15 +105,6 @@ pub(crate) fn conclude(
         (Exit::Invalid, Exit::Failed) => Exit::Failed,
         (compared, _) => compared,
     })
-}
-
-/// Divides the outputs into those of the run itself and those of the comparison. A run that is not
-/// compared has its own reports.
-pub(crate) fn divide(compared: &Compared, outputs: Outputs) -> (Outputs, Outputs) {
-    match compared {
-        Ok(Some(_)) => (Outputs::default(), outputs),
-        _ => (outputs, Outputs::default()),
-    }
 }
 
 fn open(a: &Path, b: &Path, min_effect: f64, anyway: bool) -> Result<Series, Failure> {

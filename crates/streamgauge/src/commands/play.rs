@@ -86,22 +86,21 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
         finished.verdict.result == VerdictResult::Invalid,
         finished.verdict.result == VerdictResult::Fail,
     );
-    let compared = match (baseline, &finished.run_file_error) {
-        (Some(baseline), None) => baseline.compare(&location.path, exit),
-        _ => Ok(None),
-    };
-    let (own_outputs, outputs) = compare::divide(&compared, outputs);
-    show(&finished, &location, own_outputs, console)?;
-    for trace in &finished.traces {
-        console.say(&format!("trace of {trace}"));
-    }
-    let concluded = match finished.run_file_error {
-        None => compare::conclude(compared, exit, outputs, console),
-        Some(error) => {
-            let exit = Exit::of_run(finished.verdict.stopped_by_user, true, true);
-            Err(Failure::new(exit, error))
+    let baseline = baseline.filter(|_| finished.run_file_error.is_none());
+    let path = &location.path;
+    let concluded = compare::conclude(baseline, path, exit, outputs, console, |outputs| {
+        show(&finished, &location, outputs, console)?;
+        for trace in &finished.traces {
+            console.say(&format!("trace of {trace}"));
         }
-    };
+        match &finished.run_file_error {
+            None => Ok(exit),
+            Some(error) => {
+                let exit = Exit::of_run(finished.verdict.stopped_by_user, true, true);
+                Err(Failure::new(exit, error))
+            }
+        }
+    });
     if let (Ok(_), Some(lingering)) = (&concluded, lingering) {
         lingering.wait(&watch, console);
     }

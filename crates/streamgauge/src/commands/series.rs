@@ -96,14 +96,13 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
             other => other,
         },
     };
-    let compared = baseline.map_or(Ok(None), |baseline| baseline.compare(folder, of_runs));
-    let (own_outputs, outputs) = compare::divide(&compared, outputs);
-    let report = report(&run.runner.location, own_outputs, console)?;
-    let own = match report.comparisons.is_empty() {
-        true => of_runs,
-        false => with_variants(of_runs, &report),
-    };
-    let concluded = compare::conclude(compared, own, outputs, console);
+    let concluded = compare::conclude(baseline, folder, of_runs, outputs, console, |outputs| {
+        let report = report(&run.runner.location, outputs, console)?;
+        Ok(match report.comparisons.is_empty() {
+            true => of_runs,
+            false => with_variants(of_runs, &report),
+        })
+    });
     run.runner.linger(lingering.filter(|_| concluded.is_ok()));
     concluded
 }

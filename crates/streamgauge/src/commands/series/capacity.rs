@@ -103,11 +103,10 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
         _ => exit_of(&run.log.index, combinations.runs()),
     };
     let folder = &run.runner.location.path;
-    let compared = baseline.map_or(Ok(None), |baseline| baseline.compare(folder, exit));
-    let (own_outputs, outputs) = compare::divide(&compared, outputs);
-    report(&run.runner.location, own_outputs, console)?;
-    ended?;
-    let concluded = compare::conclude(compared, exit, outputs, console);
+    let concluded = compare::conclude(baseline, folder, exit, outputs, console, |outputs| {
+        report(&run.runner.location, outputs, console)?;
+        ended.map(|_| exit)
+    });
     run.runner.linger(lingering.filter(|_| concluded.is_ok()));
     concluded
 }

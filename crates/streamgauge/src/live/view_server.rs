@@ -330,35 +330,23 @@ fn authorize(
     admitted: &SyncSender<AuthorizedRequest>,
 ) -> io::Result<()> {
     stream.set_write_timeout(Some(http::REQUEST_TIMEOUT))?;
-    match head {
-        None => refuse(
-            &mut stream,
-            "400 Bad Request",
-            "this is not an HTTP/1 request",
-        ),
-        Some(head) if head.method != "GET" => refuse(
-            &mut stream,
-            "405 Method Not Allowed",
-            "only GET is supported",
-        ),
+    let (status, text) = match head {
+        None => ("400 Bad Request", "this is not an HTTP/1 request"),
+        Some(head) if head.method != "GET" => ("405 Method Not Allowed", "only GET is supported"),
         Some(head) if !access.admits(&head) => match access {
-            Access::Here => refuse(
-                &mut stream,
-                "403 Forbidden",
-                "use the address that streamgauge printed",
-            ),
-            Access::Token { .. } => refuse(
-                &mut stream,
+            Access::Here => ("403 Forbidden", "use the address that streamgauge printed"),
+            Access::Token { .. } => (
                 "401 Unauthorized\r\nWWW-Authenticate: Bearer realm=\"streamgauge\"",
                 "use the address that streamgauge printed, or send its token as a bearer token",
             ),
         },
-        // The queue is full: authorised clients ask faster than they can be answered.
-        Some(head) => match admitted.try_send((stream, head)) {
-            Ok(()) => Ok(()),
-            Err(_) => Err(io::ErrorKind::WouldBlock.into()),
-        },
-    }
+        Some(head) => {
+            let sent = admitted.try_send((stream, head));
+            // The queue is full: authorised clients ask faster than they can be answered.
+            return sent.map_err(|_| io::ErrorKind::WouldBlock.into());
+        }
+    };
+    refuse(&mut stream, status, text)
 }
 
 /// Answers with a line of text.

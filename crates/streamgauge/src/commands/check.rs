@@ -13,7 +13,9 @@ use crate::ui::descriptor_limit;
 use crate::ui::signals::Watch;
 
 pub(crate) fn check(arguments: &args::Check, console: Console) -> Result<Exit, Failure> {
-    let plan = run::load(&arguments.scenario, &arguments.set, None, Vec::new())?;
+    let mut overrides = run::overrides();
+    overrides.set.clone_from(&arguments.set);
+    let plan = run::load(&arguments.scenario, &overrides)?;
     let (mut lines, first) = match &plan {
         Plan::Run(scenario) => (Vec::new(), scenario.as_ref().clone()),
         Plan::Series(series) => {

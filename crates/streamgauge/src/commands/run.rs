@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use scenario::{OptionSetting, Overrides, Plan};
+use scenario::{Overrides, Plan};
 
 use crate::args::{self, new_seed};
 use crate::commands::link::HOST_VARIABLE;
@@ -40,13 +40,13 @@ pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failu
         // Without a seed of its own, each run of a scenario has another one.
         overrides.default_seed = run.state.seed;
     }
-    let plan = load_with(
-        overrides,
-        &arguments.scenario,
-        &arguments.set,
-        arguments.seed,
-        arguments.receiving.settings(),
-    )?;
+    overrides.set.clone_from(&arguments.set);
+    overrides.options = arguments.receiving.settings();
+    let seed = arguments.seed.map(|seed| seed.to_string());
+    overrides
+        .options
+        .extend(args::given([("--seed", "seed", &seed)]));
+    let plan = load(&arguments.scenario, &overrides)?;
     let (results, tracing) = (&arguments.results, &arguments.tracing);
     let runners = &arguments.runners;
     let may_go_on = match &plan {
@@ -94,34 +94,14 @@ pub(crate) fn run(arguments: &args::Run, console: Console) -> Result<Exit, Failu
     }
 }
 
-/// Reads a scenario file, or standard input if `path` is `-`, and applies the settings of the
-/// command line and the environment.
-pub(crate) fn load(
-    path: &Path,
-    set: &[String],
-    seed: Option<u64>,
-    options: Vec<OptionSetting>,
-) -> Result<Plan, Failure> {
-    load_with(overrides(), path, set, seed, options)
-}
-
-fn load_with(
-    mut overrides: Overrides,
-    path: &Path,
-    set: &[String],
-    seed: Option<u64>,
-    options: Vec<OptionSetting>,
-) -> Result<Plan, Failure> {
-    overrides.set = set.to_vec();
-    overrides.options = options;
-    let seed = seed.map(|seed| OptionSetting::new("--seed", "seed", &seed.to_string()));
-    overrides.options.extend(seed);
+/// Reads a scenario file, or standard input if `path` is `-`, and applies these settings.
+pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Plan, Failure> {
     if path == Path::new("-") {
         // Relative paths in it start at the current folder.
         let text = standard_input()?;
-        return Plan::parse(STANDARD_INPUT, &text, &overrides).map_err(Failure::diagnostic);
+        return Plan::parse(STANDARD_INPUT, &text, overrides).map_err(Failure::diagnostic);
     }
-    Plan::load(path, &overrides).map_err(Failure::diagnostic)
+    Plan::load(path, overrides).map_err(Failure::diagnostic)
 }
 
 /// Reads a scenario from standard input. Stops one byte after the maximum length, so that a longer

@@ -196,7 +196,7 @@ impl<W: Write> TableWriter<W> {
 /// Returns every figure of a subject in a window: metric, statistic, value.
 fn figures(window: &SubjectWindow) -> Vec<(String, &'static str, String)> {
     let mut found: Vec<(String, &'static str, String)> = Vec::new();
-    for (name, figures) in window.metrics() {
+    for (name, figures) in &window.metrics {
         let mut add = |statistic, value: f64| {
             found.push(((*name).to_owned(), statistic, value.to_string()));
         };
@@ -214,7 +214,7 @@ fn figures(window: &SubjectWindow) -> Vec<(String, &'static str, String)> {
             | MetricFigures::Distribution(None) => {}
         }
     }
-    for (reason, count) in window.failures() {
+    for (reason, count) in &window.failures {
         found.push((format!("failures.{reason}"), "value", count.to_string()));
     }
     found

@@ -197,7 +197,7 @@ pub struct LiveFigures {
     /// Index of the last window, if there was one.
     last_window: Option<u64>,
     /// True if the last window had levels of its own.
-    had_levels: bool,
+    pub(crate) had_levels: bool,
     subjects: Vec<SubjectFigures>,
     /// Newest state of each runner of a run over several machines; otherwise empty.
     runners: Vec<RunnerState>,
@@ -331,11 +331,6 @@ impl LiveFigures {
     /// Returns a distribution of the run so far, or `None` if it has no values.
     pub(crate) fn distribution(&self, subject: usize, metric: &Metric) -> Option<&measure::Sparse> {
         self.subjects.get(subject)?.totals.distribution(metric)
-    }
-
-    /// Returns `true` if the last window had levels of its own.
-    pub(crate) fn had_levels(&self) -> bool {
-        self.had_levels
     }
 
     /// Iterates over all gauges, with the index of their subject.

@@ -68,7 +68,7 @@ impl Push {
     /// Adds the window that `figures` has just added.
     pub fn window(&mut self, figures: &LiveFigures) {
         self.has_news = true;
-        if !figures.had_levels() {
+        if !figures.had_levels {
             return;
         }
         let at = nanos(now(figures));

@@ -59,7 +59,8 @@ struct ClientCounts {
 
 /// Sums over the windows of a run.
 pub(crate) struct Sums {
-    totals: BTreeMap<String, Totals>,
+    /// Figures of each subject so far, without the warm-up.
+    pub(crate) totals: BTreeMap<String, Totals>,
     clients: BTreeMap<String, ClientCounts>,
     evidence: Evidence,
     /// Time at which the run was asked to stop. Later windows are in no rate.
@@ -92,11 +93,6 @@ impl Sums {
             closing: 0.0,
             measured: 0.0,
         }
-    }
-
-    /// Returns the figures of each subject so far, without the warm-up.
-    pub(crate) fn totals(&self) -> &BTreeMap<String, Totals> {
-        &self.totals
     }
 
     /// Reads the time at which the run was asked to stop.

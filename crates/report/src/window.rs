@@ -27,21 +27,13 @@ pub struct ReportWindow {
 /// Figures of one subject in one window.
 #[derive(Clone, Debug)]
 pub struct SubjectWindow {
-    metrics: Vec<(&'static str, MetricFigures)>,
-    failures: Vec<(String, u64)>,
+    /// Every metric with its figures, in the order of the catalogue.
+    pub(crate) metrics: Vec<(&'static str, MetricFigures)>,
+    /// Number of failed clients, by reason.
+    pub(crate) failures: Vec<(String, u64)>,
 }
 
 impl SubjectWindow {
-    /// Returns every metric with its figures, in the order of the catalogue.
-    pub(crate) fn metrics(&self) -> &[(&'static str, MetricFigures)] {
-        &self.metrics
-    }
-
-    /// Returns the number of failed clients, by reason.
-    pub(crate) fn failures(&self) -> &[(String, u64)] {
-        &self.failures
-    }
-
     /// Computes every metric of the catalogue.
     ///
     /// Quantiles are read from the existing buckets, without building a full histogram.

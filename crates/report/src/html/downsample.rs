@@ -69,7 +69,7 @@ pub(super) struct Downsampled {
     /// Maximum number of points of a line.
     points_max: usize,
     /// Number of windows per period.
-    step: usize,
+    pub(super) step: usize,
     /// Number of windows in the last period so far.
     filled: usize,
     periods: Vec<Period>,
@@ -137,11 +137,6 @@ impl Downsampled {
             let joined = pairs.map(|pair| pair.iter().copied().reduce(Extremes::join));
             *line = joined.flatten().collect();
         }
-    }
-
-    /// Returns the number of windows per period.
-    pub(super) fn step(&self) -> usize {
-        self.step
     }
 
     /// Returns the times of the points of all lines: the middle of each window, or the quarters of
@@ -244,7 +239,7 @@ mod tests {
             .map(|index| Some(if index == 5 { 9.0 } else { -f64::from(index) }))
             .collect();
         let downsampled = downsampled(&values, 8);
-        assert_eq!(downsampled.step(), 4);
+        assert_eq!(downsampled.step, 4);
         let line = numbers(&downsampled.line(0));
         assert_eq!(line[..4], [0.0, -3.0, 9.0, -7.0].map(Some));
     }
@@ -259,9 +254,9 @@ mod tests {
             prop_assert!(downsampled.points() <= 16);
             prop_assert_eq!(downsampled.has_values(0), values.iter().any(Option::is_some));
             let line = numbers(&downsampled.line(0));
-            let per = if downsampled.step() == 1 { 1 } else { 2 };
+            let per = if downsampled.step == 1 { 1 } else { 2 };
             prop_assert_eq!(line.len(), numbers(&downsampled.times()).len());
-            for (index, period) in values.chunks(downsampled.step()).enumerate() {
+            for (index, period) in values.chunks(downsampled.step).enumerate() {
                 let shown = &line[per * index..per * (index + 1)];
                 let low = period.iter().flatten().copied().reduce(f64::min);
                 let high = period.iter().flatten().copied().reduce(f64::max);

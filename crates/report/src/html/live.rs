@@ -72,7 +72,7 @@ impl Live {
             .expect("implied thresholds are of the subjects themselves");
         let health = Health::new(bounds, &subjects, warm_up);
         let sums = Sums::new(reader);
-        let demanded = judge.finish(sums.totals(), clock_error(reader)?);
+        let demanded = judge.finish(&sums.totals, clock_error(reader)?);
         let nothing = Report::of(reader, &sums, cut_off(), demanded, health.findings())?;
         Ok(Live {
             time_series: TimeSeries::new(reader, &nothing, RESOLUTION),
@@ -137,7 +137,7 @@ impl Live {
 
     fn so_far(&self, reader: &Reader) -> Result<Value, ReportError> {
         // A threshold without data is not violated yet.
-        let mut judged = self.judge.finish(self.sums.totals(), clock_error(reader)?);
+        let mut judged = self.judge.finish(&self.sums.totals, clock_error(reader)?);
         judged.retain(|threshold| !threshold.no_data);
         let findings = self.health.findings();
         let verdict = Measured::decide(&judged, measure::VerdictInput::default()).into();

@@ -421,7 +421,7 @@ impl TimeSeries {
         });
         json!({
             "times": self.downsampled.times(),
-            "step": self.downsampled.step(),
+            "step": self.downsampled.step,
             "end": rounded(self.end, 3),
             "shades": shaded.collect::<Vec<_>>(),
             "charts": shown,

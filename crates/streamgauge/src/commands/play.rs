@@ -73,7 +73,7 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     display.finish();
     let kept = (finished.is_ok() && location.is_kept()).then_some(location.path.as_path());
     let lingering = live_outputs.finish(kept, finished.is_ok(), &watch);
-    if finished.is_ok() || !location.is_continued() {
+    if finished.is_ok() || !location.continued {
         restore_single_file(&location.path, console);
     }
     let masked = |error: &EngineError| play.scenario.secrets().mask(&error.to_string());

@@ -329,7 +329,7 @@ fn report(
     console: Console,
 ) -> Result<report::series::Series, Failure> {
     let mut series = open(&location.path)?;
-    let is_without_runs = !location.is_continued() && folder::is_without_runs(&location.path);
+    let is_without_runs = !location.continued && folder::is_without_runs(&location.path);
     if !location.is_kept() || is_without_runs {
         series.folder = PathBuf::new();
     }

@@ -37,7 +37,8 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(7);
 
 /// Pushes figures until it is finished.
 pub(crate) struct OtlpExporter {
-    url: String,
+    /// URL for people.
+    pub(crate) url: String,
     orders: Sender<Order>,
     done: Receiver<PushTotals>,
 }
@@ -99,11 +100,6 @@ impl OtlpExporter {
             ))
         })?;
         Ok(OtlpExporter { url, orders, done })
-    }
-
-    /// Returns the URL for people.
-    pub(crate) fn url(&self) -> &str {
-        &self.url
     }
 
     /// Pushes the run of this file from now on. The file may not exist yet.

@@ -56,7 +56,7 @@ impl LiveOutputs {
             .map(OtlpExporter::start)
             .transpose()?;
         if let Some(otlp) = &otlp {
-            console.say(&format!("pushing metrics to {}", otlp.url()));
+            console.say(&format!("pushing metrics to {}", otlp.url));
         }
         Ok(LiveOutputs {
             prometheus,
@@ -138,7 +138,7 @@ impl LingeringDashboard {
     /// Waits for a key, a signal or the end of the time, and closes the dashboard.
     pub(crate) fn wait(self, watch: &Watch, console: Console) {
         let keys = KeyWait::start();
-        let ends = match keys.reads_keys() {
+        let ends = match keys.reads_keys {
             true => "press a key to end it",
             false => "Ctrl-C or SIGTERM ends it",
         };

@@ -65,7 +65,7 @@ impl Display {
             let screen = Arc::new(Mutex::new(screen));
             let theirs = Arc::clone(&screen);
             let keys = Keys::start(control, move |request| locked(&theirs).obey(request));
-            locked(&screen).obeys_keys = keys.are_obeyed();
+            locked(&screen).obeys_keys = keys.are_obeyed;
             Shown::Screen {
                 screen,
                 keys: Some(keys),

@@ -43,7 +43,7 @@ pub(crate) struct RunLocation {
     /// Folder that was made for this run. It disappears if no run begins.
     _made: Option<MadeFolder>,
     /// True if runs are added to an existing series.
-    continued: bool,
+    pub(crate) continued: bool,
 }
 
 impl ResultKind {
@@ -133,11 +133,6 @@ impl RunLocation {
             continued: true,
             ..RunLocation::new(folder.to_owned())
         })
-    }
-
-    /// Returns `true` if runs are added to an existing series.
-    pub(crate) fn is_continued(&self) -> bool {
-        self.continued
     }
 
     /// Returns `true` if the run still exists after the command.

@@ -62,7 +62,7 @@ impl<'a> Runner<'a> {
         let watch = Watch::start(control.clone())?;
         let runners = Runners::open(placement, &control, console)?;
         let live_outputs = LiveOutputs::start(results, console)?;
-        if !location.is_continued() {
+        if !location.continued {
             folder::make(&location.path)?;
         }
         Ok(Runner {

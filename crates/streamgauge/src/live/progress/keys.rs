@@ -46,7 +46,8 @@ pub(super) struct Keys {
     thread: Option<JoinHandle<()>>,
     /// Registration for the signal of a new size.
     resized: Option<SigId>,
-    are_obeyed: bool,
+    /// True if keys have an effect.
+    pub(super) are_obeyed: bool,
 }
 
 impl Keys {
@@ -75,11 +76,6 @@ impl Keys {
             thread,
             resized,
         }
-    }
-
-    /// Returns `true` if keys have an effect.
-    pub(super) fn are_obeyed(&self) -> bool {
-        self.are_obeyed
     }
 }
 
@@ -136,7 +132,9 @@ pub(crate) fn can_be_read() -> bool {
 
 /// Waits for a key after the run.
 pub(crate) struct KeyWait {
-    reads_keys: bool,
+    /// True if keys can be pressed: standard input is a terminal, and the process is in its
+    /// foreground.
+    pub(crate) reads_keys: bool,
 }
 
 impl KeyWait {
@@ -145,12 +143,6 @@ impl KeyWait {
         KeyWait {
             reads_keys: deliver_at_once(OptionalActions::Flush),
         }
-    }
-
-    /// Returns `true` if keys can be pressed: standard input is a terminal, and the process is in
-    /// its foreground.
-    pub(crate) fn reads_keys(&self) -> bool {
-        self.reads_keys
     }
 
     /// Waits until a key is pressed or `is_over`.

@@ -147,7 +147,7 @@ pub(crate) fn calibrate(arguments: &args::Calibrate, console: Console) -> Result
             capacity,
         });
     }
-    status.finish();
+    drop(status);
     output::show(&outcome, json, console)?;
     Ok(if outcome.passed() {
         Exit::Pass

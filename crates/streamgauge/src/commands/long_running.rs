@@ -61,7 +61,7 @@ impl LongRunning {
 
     /// Ends the status line and returns the result of the command.
     pub(crate) fn finish<T>(self, finished: Result<T, EngineError>) -> Result<T, Failure> {
-        self.status.finish();
+        drop(self.status);
         let finished = finished.map_err(Failure::bad)?;
         self.announced.unwrap_or(Ok(()))?;
         Ok(finished)

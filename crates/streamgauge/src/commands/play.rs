@@ -70,7 +70,7 @@ pub(crate) fn play(play: Play<'_>, console: Console) -> Result<Exit, Failure> {
     let finished = runners.run(play.scenario, &options, &control, &mut |progress| {
         display.update(progress);
     });
-    display.finish();
+    drop(display);
     let kept = (finished.is_ok() && location.is_kept()).then_some(location.path.as_path());
     let lingering = live_outputs.finish(kept, finished.is_ok(), &watch);
     if finished.is_ok() || !location.continued {

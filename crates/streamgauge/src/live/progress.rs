@@ -99,11 +99,6 @@ impl Display {
             }
         }
     }
-
-    /// Removes the block to make room for the summary.
-    pub(crate) fn finish(self) {
-        drop(self);
-    }
 }
 
 impl Drop for Display {
@@ -120,7 +115,8 @@ fn locked(screen: &Mutex<Screen>) -> MutexGuard<'_, Screen> {
     screen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A status line that is redrawn on a terminal. Without a terminal nothing is shown.
+/// A status line that is redrawn on a terminal. Without a terminal nothing is shown. Dropping it
+/// removes the line.
 pub(crate) struct Status(Option<RefCell<Block>>);
 
 impl Status {
@@ -135,11 +131,6 @@ impl Status {
             let line = |size: Size| vec![ScreenLine::plain(text).cut(size.columns)];
             block.borrow_mut().draw(line);
         }
-    }
-
-    /// Removes the line.
-    pub(crate) fn finish(self) {
-        drop(self);
     }
 }
 

@@ -115,7 +115,7 @@ impl<'a> Runner<'a> {
         let finished = runners.run(scenario, &options, &self.control, &mut |progress| {
             display.update(progress);
         });
-        display.finish();
+        drop(display);
         match finished {
             Ok(finished) => (outcome_of(&finished), finished.run_file_error),
             Err(error) => self.outcome_of_error(&error, scenario),
@@ -153,7 +153,7 @@ impl<'a> Runner<'a> {
         let finished = runners.run_levels(scenario, shown, &options, control, &mut |progress| {
             display.update(progress);
         });
-        display.finish();
+        drop(display);
         finished.map_err(|error| self.outcome_of_error(&error, scenario))
     }
 
@@ -198,7 +198,7 @@ impl<'a> Runner<'a> {
             status.update(&format!("{what} begins in {left_text}"));
             thread::park_timeout(left.min(STOP_CHECK_INTERVAL));
         }
-        status.finish();
+        drop(status);
     }
 }
 

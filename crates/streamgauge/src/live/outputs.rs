@@ -1,8 +1,9 @@
 //! Live views and exports of a run: `--metrics`, `--dashboard` and `--otlp`.
 
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
+use measure::units::TimeSpan;
 use scenario::Scenario;
 
 use crate::args::Results;
@@ -21,17 +22,8 @@ pub(crate) struct LiveOutputs {
     dashboard: Option<Dashboard>,
     otlp: Option<OtlpExporter>,
     /// Whether the dashboard stays after the end of the last run, and for how long at most.
-    linger: Linger,
+    linger: Option<Option<TimeSpan>>,
     console: Console,
-}
-
-/// Value of `--dashboard-linger`.
-#[derive(Clone, Copy, Debug)]
-enum Linger {
-    No,
-    UntilKey,
-    /// At most for this time.
-    For(Duration),
 }
 
 impl LiveOutputs {
@@ -62,11 +54,7 @@ impl LiveOutputs {
             prometheus,
             dashboard,
             otlp,
-            linger: match results.dashboard_linger {
-                None => Linger::No,
-                Some(None) => Linger::UntilKey,
-                Some(Some(time)) => Linger::For(time.0),
-            },
+            linger: results.dashboard_linger,
             console,
         })
     }
@@ -97,18 +85,14 @@ impl LiveOutputs {
         let signals = watch.signals();
         let may_stay = has_ended && !watch.ends_process();
         drop(self.prometheus);
-        let (stays, time) = match self.linger {
-            Linger::No => (false, None),
-            Linger::UntilKey => (true, None),
-            Linger::For(time) => (true, Some(time)),
-        };
+        let time = self.linger.flatten().map(|time| time.0);
         let stay = Stay {
             until_key: keys::can_be_read(),
             until: time.and_then(|time| SystemTime::now().checked_add(time)),
         };
         let end = End {
             kept: kept.map(Path::to_owned),
-            stay: (stays && may_stay).then_some(stay),
+            stay: (self.linger.is_some() && may_stay).then_some(stay),
         };
         let lingering = self.dashboard.and_then(|dashboard| {
             let lingers = end.stay.is_some();

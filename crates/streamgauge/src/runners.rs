@@ -12,6 +12,7 @@ use crate::ui::console::Console;
 use crate::ui::descriptor_limit;
 
 /// The runners of a run or a series.
+#[derive(Default)]
 pub(crate) struct Runners {
     cluster: Option<RefCell<Cluster>>,
     /// Run that goes on.
@@ -28,7 +29,7 @@ impl Runners {
     ) -> Result<Runners, Failure> {
         let access = placement.access.access().map_err(Failure::bad)?;
         let wanted = match (&placement.runners, &access) {
-            (None, None) => return Ok(Runners::none()),
+            (None, None) => return Ok(Runners::default()),
             (None, Some(_)) => {
                 return Err(Failure::bad(
                     "--at: say how many runners that wait there are to play: `--runners 4`",
@@ -81,13 +82,6 @@ impl Runners {
         })?;
         let cluster = Cluster::connect(&access, env!("CARGO_PKG_VERSION"));
         Ok(Runners::of(cluster.map_err(Failure::bad)?, Some(state)))
-    }
-
-    fn none() -> Runners {
-        Runners {
-            cluster: None,
-            resumed: RefCell::new(None),
-        }
     }
 
     fn of(cluster: Cluster, resumed: Option<RunState>) -> Runners {

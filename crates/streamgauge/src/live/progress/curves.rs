@@ -45,12 +45,17 @@ pub(super) struct Curves {
     of_messages: bool,
 }
 
+/// Adds a value to the last ones, of which at most `max` are kept.
+pub(super) fn push_last<T>(values: &mut VecDeque<T>, value: T, max: usize) {
+    if values.len() == max {
+        values.pop_front();
+    }
+    values.push_back(value);
+}
+
 fn push(all: &mut BTreeMap<String, Points>, name: &str, at: f64, value: f64) {
     let points = all.entry(name.to_owned()).or_default();
-    if points.len() == POINTS_MAX {
-        points.pop_front();
-    }
-    points.push_back((at, value));
+    push_last(points, (at, value), POINTS_MAX);
 }
 
 impl Curves {

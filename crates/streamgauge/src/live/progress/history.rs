@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::{ClientRole, Progress};
 use report::human::{count, duration, plural};
 
-use super::curves::Curves;
+use super::curves::{Curves, push_last};
 use super::line::{ScreenLine, Tone};
 use super::roles::rate_role;
 
@@ -66,12 +66,8 @@ impl History {
                 ClientRole::Send => (rates.sent, rates.answered),
             };
             let track = self.populations.entry(name.clone()).or_default();
-            for (values, value) in [(&mut track.rate, rate), (&mut track.detail, detail)] {
-                if values.len() == POINTS_MAX {
-                    values.pop_front();
-                }
-                values.push_back(value);
-            }
+            push_last(&mut track.rate, rate, POINTS_MAX);
+            push_last(&mut track.detail, detail, POINTS_MAX);
         }
     }
 

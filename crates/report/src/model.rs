@@ -85,6 +85,11 @@ impl Report {
         }
     }
 
+    /// Returns the population with this name.
+    pub(crate) fn population(&self, name: &str) -> Option<&Population> {
+        self.populations.iter().find(|one| one.name == name)
+    }
+
     /// Figures of each population, of each direction of a link, of the server and of the tester.
     pub(crate) fn subjects(&self) -> Vec<(&str, &Metrics)> {
         let populations = self.populations.iter();

@@ -90,8 +90,7 @@ fn describe_reason(report: &Report, reason: &str) -> String {
 /// the row of the summary.
 fn causes_of_viewers(report: &Report, threshold: &model::Threshold) -> Option<String> {
     let parsed = Threshold::parse(&threshold.threshold).ok()?;
-    let mut populations = report.populations.iter();
-    let population = populations.find(|one| one.name == threshold.subject)?;
+    let population = report.population(&threshold.subject)?;
     if parsed.metric() != SERVED_WELL {
         return None;
     }
@@ -240,10 +239,7 @@ pub(super) fn failure_times(
 /// end says nothing about when it went wrong.
 fn is_of_the_end(report: &Report, threshold: &model::Threshold) -> bool {
     let parsed = Threshold::parse(&threshold.threshold).ok();
-    let population = report
-        .populations
-        .iter()
-        .find(|one| one.name == threshold.subject);
+    let population = report.population(&threshold.subject);
     let source = parsed.zip(population).and_then(|(parsed, population)| {
         let metric = population.catalogue.find(parsed.metric())?;
         Some((metric.source, population.catalogue))

@@ -187,11 +187,7 @@ pub(crate) fn of_thresholds(report: &model::Report) -> Vec<Measured> {
         if found.iter().any(|other| other.name == name) {
             continue;
         }
-        let population = report
-            .populations
-            .iter()
-            .find(|population| population.name == threshold.subject());
-        let (unit, value) = match population {
+        let (unit, value) = match report.population(threshold.subject()) {
             Some(population) if FAILURES.contains(&threshold.metric()) => {
                 let all = population.clients.started.max(1) as f64;
                 (Unit::Ratio, result.value.map(|clients| clients / all))

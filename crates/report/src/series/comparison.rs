@@ -194,11 +194,15 @@ pub(crate) fn of_thresholds(report: &model::Report) -> Vec<Measured> {
             }
             _ => (result.unit, result.value),
         };
+        let (subject, metric) = (
+            threshold.subject().to_owned(),
+            threshold.metric().to_owned(),
+        );
         // Their unit is another one.
         let has_curve = !FAILURES.contains(&threshold.metric());
         let curve = has_curve.then(|| Curve {
-            subject: Some(threshold.subject().to_owned()),
-            metric: threshold.metric().to_owned(),
+            subject: Some(subject.clone()),
+            metric: metric.clone(),
             statistic: threshold.statistic(),
         });
         found.push(Measured {
@@ -207,10 +211,7 @@ pub(crate) fn of_thresholds(report: &model::Report) -> Vec<Measured> {
             unit,
             larger_is_better,
             value,
-            reads: Some((
-                threshold.subject().to_owned(),
-                threshold.metric().to_owned(),
-            )),
+            reads: Some((subject, metric)),
             curve,
         });
     }

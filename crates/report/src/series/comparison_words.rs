@@ -81,18 +81,16 @@ pub(crate) fn notes(found: &ComparisonResult) -> Vec<String> {
                 .to_owned(),
         );
     }
-    notes.extend(
-        found
-            .differences
-            .iter()
-            .map(|what| format!("differs: {}", one_line(what))),
-    );
-    notes.extend(
-        found
-            .left_out
-            .iter()
-            .map(|what| format!("left out: {}", one_line(what))),
-    );
+    for (name, texts) in [
+        ("differs", &found.differences),
+        ("left out", &found.left_out),
+    ] {
+        notes.extend(
+            texts
+                .iter()
+                .map(|what| format!("{name}: {}", one_line(what))),
+        );
+    }
     if !found.without_data.is_empty() {
         notes.push(format!("without data: {}", found.without_data.join(", ")));
     }

@@ -14,7 +14,7 @@ use scenario::ServerStart;
 use serde_json::{Value, json};
 
 use super::case::CalibrationCase;
-use super::judge::{COUNT, Row, TrueValue};
+use super::judge::{COUNT, Row, Rows, TrueValue};
 use super::trial::{
     Reference, START_INTERVAL, Trial, TrialError, metrics_of, play, scenario, start_time, utf8,
 };
@@ -215,27 +215,16 @@ fn compare_link(
     rows: &mut Vec<Row>,
 ) -> TrueValue {
     let configured = f64::from(millis) / 1e3;
-    let mut row = |metric: &str, unit, truth, measured, tolerance| {
-        rows.push(Row {
-            streams: name,
-            metric: metric.to_owned(),
-            unit,
-            truth: TrueValue::exactly(truth),
-            measured,
-            tolerance,
-        });
+    let mut rows = Rows {
+        streams: name,
+        all: rows,
     };
     let mean = |metric| metrics.distribution(metric).map(|found| found.mean);
-    let planned = mean("planned_delay");
-    row(
-        "planned_delay.mean",
-        Unit::Seconds,
-        configured,
-        planned,
-        PLANNED,
-    );
+    let planned = (TrueValue::exactly(configured), mean("planned_delay"));
+    rows.add("planned_delay.mean", Unit::Seconds, planned, PLANNED);
     for metric in ["lost", "overload"] {
-        row(metric, Unit::Count, 0.0, metrics.value(metric), COUNT);
+        let none = (TrueValue::exactly(0.0), metrics.value(metric));
+        rows.add(metric, Unit::Count, none, COUNT);
     }
     TrueValue {
         value: configured,

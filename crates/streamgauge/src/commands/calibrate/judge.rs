@@ -48,6 +48,32 @@ pub(super) struct Row {
     pub(super) tolerance: Tolerance,
 }
 
+/// Compared figures of one group of streams, population or direction of a link.
+pub(super) struct Rows<'a> {
+    pub(super) streams: &'static str,
+    pub(super) all: &'a mut Vec<Row>,
+}
+
+impl Rows<'_> {
+    /// Adds a figure with its true and its measured value.
+    pub(super) fn add(
+        &mut self,
+        metric: impl Into<String>,
+        unit: Unit,
+        (truth, measured): (TrueValue, Option<f64>),
+        tolerance: Tolerance,
+    ) {
+        self.all.push(Row {
+            streams: self.streams,
+            metric: metric.into(),
+            unit,
+            truth,
+            measured,
+            tolerance,
+        });
+    }
+}
+
 impl Row {
     /// Returns the measured minus the true value. `None` if nothing was measured.
     pub(super) fn error(&self) -> Option<f64> {

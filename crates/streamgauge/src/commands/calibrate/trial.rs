@@ -15,7 +15,7 @@ use scenario::Scenario;
 use sut::Sut;
 
 use super::case::packet_logger;
-use super::judge::{BIT_RATE, COUNT, JITTER, Judgement, Row, STARTUP, TrueValue, worst};
+use super::judge::{BIT_RATE, COUNT, JITTER, Judgement, Row, Rows, STARTUP, TrueValue, worst};
 use super::truth::{Counts, ServedStream, bit_rate, mean_jitter};
 use crate::args::ReceivePath;
 use crate::commands::demo::reference_server;
@@ -272,13 +272,17 @@ pub(super) fn trial(
     for (group, server) in GROUPS.iter().zip(servers) {
         let served = ServedStream::read(&server.finish(), true)?;
         let metrics = metrics_of(&report, group.name)?;
-        compare_counts(group, &served, metrics, &mut rows);
+        let mut rows = Rows {
+            streams: group.name,
+            all: &mut rows,
+        };
+        compare_counts(&served, metrics, &mut rows);
         if group.timed != TimingChecks::No {
-            compare_jitter(group, &served, metrics, &mut rows);
-            compare_startup(group, &served, metrics, &reader, began, &mut rows)?;
+            compare_jitter(&served, metrics, &mut rows);
+            compare_startup(&served, metrics, &reader, began, &mut rows)?;
         }
         if group.timed == TimingChecks::All {
-            compare_bit_rate(group, &served, &reader, began, length, &mut rows)?;
+            compare_bit_rate(&served, &reader, began, length, &mut rows)?;
         }
     }
     Ok(Trial::of(report, rows))
@@ -311,17 +315,11 @@ pub(super) fn start_time(reader: &Reader) -> Result<f64, Failure> {
         .ok_or_else(|| Failure::bad("the run file does not say when the run began"))
 }
 
-fn compare_counts(group: &Group, served: &[ServedStream], metrics: &Metrics, rows: &mut Vec<Row>) {
+fn compare_counts(served: &[ServedStream], metrics: &Metrics, rows: &mut Rows<'_>) {
     let truth = Counts::of(served);
     let mut row = |metric: &str, truth: u64, measured: Option<f64>| {
-        rows.push(Row {
-            streams: group.name,
-            metric: metric.to_owned(),
-            unit: Unit::Count,
-            truth: TrueValue::exactly(truth as f64),
-            measured,
-            tolerance: COUNT,
-        });
+        let truth = TrueValue::exactly(truth as f64);
+        rows.add(metric, Unit::Count, (truth, measured), COUNT);
     };
     let value = |name: &str| metrics.value(name);
     row("expected", truth.expected, value("expected"));
@@ -344,16 +342,10 @@ fn compare_counts(group: &Group, served: &[ServedStream], metrics: &Metrics, row
     row("payload_bytes", truth.payload_bytes, value("payload_bytes"));
 }
 
-fn compare_jitter(group: &Group, served: &[ServedStream], metrics: &Metrics, rows: &mut Vec<Row>) {
+fn compare_jitter(served: &[ServedStream], metrics: &Metrics, rows: &mut Rows<'_>) {
     if let Some(truth) = mean_jitter(served, f64::NEG_INFINITY, f64::INFINITY) {
-        rows.push(Row {
-            streams: group.name,
-            metric: "jitter.mean".to_owned(),
-            unit: Unit::Seconds,
-            truth,
-            measured: metrics.distribution("jitter").map(|found| found.mean),
-            tolerance: JITTER,
-        });
+        let measured = metrics.distribution("jitter").map(|found| found.mean);
+        rows.add("jitter.mean", Unit::Seconds, (truth, measured), JITTER);
     }
 }
 
@@ -361,19 +353,18 @@ fn compare_jitter(group: &Group, served: &[ServedStream], metrics: &Metrics, row
 /// deviation. The truth is the time from the planned first request, computed here independently, to
 /// the time at which the server sent its first packet.
 fn compare_startup(
-    group: &Group,
     served: &[ServedStream],
     metrics: &Metrics,
     reader: &Reader,
     began: f64,
-    rows: &mut Vec<Row>,
+    rows: &mut Rows<'_>,
 ) -> Result<(), Failure> {
     let mut sum = TrueValue::default();
     let mut count = 0.0;
     let mut worst: Option<(TrueValue, f64)> = None;
     for client in reader.clients() {
         let client = client.map_err(Failure::bad)?;
-        if client.subject != group.name {
+        if client.subject != rows.streams {
             continue;
         }
         let (Some(stream), Some(first_media)) =
@@ -404,24 +395,17 @@ fn compare_startup(
             worst = Some((truth, measured));
         }
     }
-    let mut row = |metric: &str, truth, measured| {
-        rows.push(Row {
-            streams: group.name,
-            metric: metric.to_owned(),
-            unit: Unit::Seconds,
-            truth,
-            measured,
-            tolerance: STARTUP,
-        });
-    };
     if let Some((truth, measured)) = worst {
         let mean = TrueValue {
             value: sum.value / count,
             uncertainty: sum.uncertainty / count,
         };
-        let found = metrics.distribution("startup_delay");
-        row("startup_delay.mean", mean, found.map(|found| found.mean));
-        row("startup_delay, worst client", truth, Some(measured));
+        let found = metrics
+            .distribution("startup_delay")
+            .map(|found| found.mean);
+        let worst = (truth, Some(measured));
+        rows.add("startup_delay.mean", Unit::Seconds, (mean, found), STARTUP);
+        rows.add("startup_delay, worst client", Unit::Seconds, worst, STARTUP);
     }
     Ok(())
 }
@@ -444,14 +428,13 @@ pub(super) fn find_subject<'a>(reader: &'a Reader, name: &str) -> Result<&'a Sub
 /// Compares the bit rate over the whole seconds in which every stream played, as a run with a
 /// warm-up counts it.
 fn compare_bit_rate(
-    group: &Group,
     served: &[ServedStream],
     reader: &Reader,
     began: f64,
     length: Duration,
-    rows: &mut Vec<Row>,
+    rows: &mut Rows<'_>,
 ) -> Result<(), Failure> {
-    let subject = find_subject(reader, group.name)?;
+    let subject = find_subject(reader, rows.streams)?;
     let mut totals = Totals::new(subject.catalogue);
     let mut span = None;
     for window in reader.windows() {
@@ -460,7 +443,7 @@ fn compare_bit_rate(
         if window.index == 0 || ends > length.as_secs_f64() {
             continue;
         }
-        if let Some(seen) = window.subjects.get(group.name) {
+        if let Some(seen) = window.subjects.get(rows.streams) {
             totals.add(seen, window.seconds);
             let (from, _) = span.unwrap_or((window.start.as_secs_f64(), ends));
             span = Some((from, ends));
@@ -468,14 +451,8 @@ fn compare_bit_rate(
     }
     if let Some((from, to)) = span {
         let truth = bit_rate(served, began + from * 1e9, began + to * 1e9);
-        rows.push(Row {
-            streams: group.name,
-            metric: "bitrate".to_owned(),
-            unit: Unit::BitsPerSecond,
-            truth,
-            measured: totals.named("bitrate", measure::totals::Statistic::Value),
-            tolerance: BIT_RATE,
-        });
+        let measured = totals.named("bitrate", measure::totals::Statistic::Value);
+        rows.add("bitrate", Unit::BitsPerSecond, (truth, measured), BIT_RATE);
     }
     Ok(())
 }

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::load::{ReceiveOptions, RequestOptions, ServerOptions, TlsOptions, TraceOptions};
-use super::protocol_options::ProtocolOptions;
+use super::load::{ServerOptions, SharedOptions};
 use super::{Results, RunnerPlacement, help};
 
 /// Times and numbers are parsed together with the scenario that they become part of, and mean the
@@ -69,18 +68,7 @@ pub(crate) struct Capacity {
     #[arg(long, help_heading = help::MEDIA)]
     pub(crate) transport: Option<String>,
     #[command(flatten)]
-    pub(crate) requests: RequestOptions,
-    #[command(flatten)]
-    pub(crate) protocol_options: ProtocolOptions,
-    #[command(flatten)]
-    pub(crate) securing: TlsOptions,
-    /// Number of threads that run clients [default: one per thousand clients, at most one per core]
-    #[arg(long, value_name = "NUMBER", help_heading = help::TESTER, hide_short_help = true)]
-    pub(crate) workers: Option<String>,
-    #[command(flatten)]
-    pub(crate) receiving: ReceiveOptions,
-    #[command(flatten)]
-    pub(crate) tracing: TraceOptions,
+    pub(crate) shared: SharedOptions,
     #[command(flatten)]
     pub(crate) resuming: ResumeOptions,
     #[command(flatten)]

@@ -74,7 +74,7 @@ impl ReceiveOptions {
 
 /// Options for TLS.
 #[derive(Debug, Args)]
-pub(crate) struct TlsOptions {
+struct TlsOptions {
     /// Accept any certificate of the server, even an expired one or one for another name
     #[arg(long, conflicts_with = "tls_ca", help_heading = help::TLS, hide_short_help = true)]
     pub(crate) tls_no_verify: bool,
@@ -154,6 +154,36 @@ pub(crate) struct TraceOptions {
     /// population (may be repeated)
     #[arg(long, value_name = "CLIENT", help_heading = help::OUTPUT, hide_short_help = true)]
     pub(crate) trace: Vec<String>,
+}
+
+/// Options of the clients and of the tester that `load` and `capacity` share.
+#[derive(Debug, Args)]
+pub(crate) struct SharedOptions {
+    #[command(flatten)]
+    pub(crate) requests: RequestOptions,
+    #[command(flatten)]
+    protocol_options: ProtocolOptions,
+    #[command(flatten)]
+    securing: TlsOptions,
+    /// Number of threads that run clients [default: one per thousand clients, at most one per core]
+    #[arg(long, value_name = "NUMBER", help_heading = help::TESTER, hide_short_help = true)]
+    pub(crate) workers: Option<String>,
+    #[command(flatten)]
+    pub(crate) receiving: ReceiveOptions,
+    #[command(flatten)]
+    pub(crate) tracing: TraceOptions,
+}
+
+impl SharedOptions {
+    /// Returns them as settings of this population of the scenario, which validates them.
+    pub(crate) fn settings(&self, population: &str) -> Vec<OptionSetting> {
+        let settings = [
+            self.receiving.settings(),
+            self.securing.settings(population),
+            self.protocol_options.settings(population),
+        ];
+        settings.concat()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -299,18 +329,7 @@ pub(crate) struct Load {
     )]
     pub(crate) publish: Option<String>,
     #[command(flatten)]
-    pub(crate) requests: RequestOptions,
-    #[command(flatten)]
-    pub(crate) protocol_options: ProtocolOptions,
-    #[command(flatten)]
-    pub(crate) securing: TlsOptions,
-    /// Number of threads that run clients [default: one per thousand clients, at most one per core]
-    #[arg(long, value_name = "NUMBER", help_heading = help::TESTER, hide_short_help = true)]
-    pub(crate) workers: Option<String>,
-    #[command(flatten)]
-    pub(crate) receiving: ReceiveOptions,
-    #[command(flatten)]
-    pub(crate) tracing: TraceOptions,
+    pub(crate) shared: SharedOptions,
     #[command(flatten)]
     pub(crate) runners: RunnerPlacement,
     #[command(flatten)]

@@ -20,7 +20,7 @@ pub(crate) fn capacity(arguments: &args::Capacity, console: Console) -> Result<E
     let play = capacity::Play {
         search: &search,
         results: &arguments.results,
-        tracing: &arguments.tracing,
+        tracing: &arguments.shared.tracing,
         runners: &arguments.runners,
         resume: arguments.resuming.resume.as_deref(),
     };
@@ -43,20 +43,14 @@ fn search(arguments: &args::Capacity) -> Result<CapacitySearch, Failure> {
         pick: arguments.pick.clone(),
         thresholds,
         seed: arguments.seed.clone(),
-        workers: arguments.workers.clone(),
-        headers: arguments.requests.headers.clone(),
+        workers: arguments.shared.workers.clone(),
+        headers: arguments.shared.requests.headers.clone(),
         ..OneLiner::default()
     };
     let mut overrides = overrides();
     overrides.set.clone_from(&arguments.set);
     let population = scenario::one_liner_population(&arguments.urls, false);
-    overrides.options = arguments.receiving.settings();
-    overrides
-        .options
-        .extend(arguments.securing.settings(population));
-    overrides
-        .options
-        .extend(arguments.protocol_options.settings(population));
+    overrides.options = arguments.shared.settings(population);
     overrides.options.extend(arguments.server.settings());
     overrides.options.extend(goal(arguments));
     match Plan::of_one_liner(&line, &overrides).map_err(Failure::diagnostic)? {

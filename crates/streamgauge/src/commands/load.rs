@@ -13,7 +13,7 @@ pub(crate) fn load(arguments: &args::Load, console: Console) -> Result<Exit, Fai
     let play_it = Play {
         scenario: &scenario,
         results: &arguments.results,
-        tracing: &arguments.tracing,
+        tracing: &arguments.shared.tracing,
         runners: &arguments.runners,
         unfinished: None,
     };
@@ -39,20 +39,14 @@ fn scenario(arguments: &args::Load) -> Result<Scenario, Failure> {
         rejoin: arguments.rejoin,
         thresholds: arguments.thresholds.clone(),
         seed: arguments.seed.clone(),
-        workers: arguments.workers.clone(),
-        headers: arguments.requests.headers.clone(),
+        workers: arguments.shared.workers.clone(),
+        headers: arguments.shared.requests.headers.clone(),
         publish: publish.clone(),
         search_settle: None,
     };
     let mut overrides = overrides();
     let population = scenario::one_liner_population(&urls, publish.is_some());
-    overrides.options = arguments.receiving.settings();
-    overrides
-        .options
-        .extend(arguments.securing.settings(population));
-    overrides
-        .options
-        .extend(arguments.protocol_options.settings(population));
+    overrides.options = arguments.shared.settings(population);
     overrides.options.extend(arguments.server.settings());
     Scenario::from_one_liner(&line, &overrides).map_err(Failure::diagnostic)
 }

@@ -127,21 +127,24 @@ impl ValueCounts {
     }
 }
 
+/// Figures of a client: its title, its unit, and what stands for zero.
+const FIGURES: [(&str, Unit, &str); 3] = [
+    ("Loss", Unit::Ratio, "none"),
+    ("Start-up delay", Unit::Seconds, "at once"),
+    ("Bit rate", Unit::BitsPerSecond, "nothing"),
+];
+
 /// Outcomes and distributions of the clients of a population.
 #[derive(Default)]
 struct Population {
     outcomes: BTreeMap<&'static str, u64>,
-    loss: ValueCounts,
-    startup: ValueCounts,
-    bitrate: ValueCounts,
+    figures: [ValueCounts; 3],
 }
 
 /// A client with its figures.
 struct Client {
     row: ClientRow,
-    loss: Option<f64>,
-    startup: Option<f64>,
-    bitrate: Option<f64>,
+    figures: [Option<f64>; 3],
 }
 
 impl Client {
@@ -165,14 +168,14 @@ impl Client {
             .map(|(first, ended)| ended.since(first).as_secs_f64());
         // A shorter time is not enough for a rate.
         let seconds = seconds.filter(|&seconds| seconds >= 0.5);
+        let startup = row
+            .first_media
+            .map(|first| first.since(row.due).as_secs_f64());
+        let bitrate = sum(payload)
+            .zip(seconds)
+            .map(|(bytes, seconds)| 8.0 * bytes / seconds);
         Client {
-            loss,
-            startup: row
-                .first_media
-                .map(|first| first.since(row.due).as_secs_f64()),
-            bitrate: sum(payload)
-                .zip(seconds)
-                .map(|(bytes, seconds)| 8.0 * bytes / seconds),
+            figures: [loss, startup, bitrate],
             row,
         }
     }
@@ -183,8 +186,8 @@ impl Client {
 
     /// Sort key of the worst clients: failure first, then loss, then start-up delay.
     fn severity(&self) -> (bool, f64, f64) {
-        let startup = self.startup.unwrap_or(0.0);
-        (self.failed(), self.loss.unwrap_or(0.0), startup)
+        let [loss, startup, _] = self.figures.map(|figure| figure.unwrap_or(0.0));
+        (self.failed(), loss, startup)
     }
 
     fn is_worse(&self, other: &Client) -> bool {
@@ -209,15 +212,17 @@ impl Client {
             (Some(reason), None) => reason.clone(),
             _ => String::new(),
         };
+        let [loss, startup, bitrate] =
+            [0, 1, 2].map(|at| figure_or_dash(FIGURES[at].1, self.figures[at]));
         json!({
             "trace": command.map(|command| format!("{command} -o traced.run --trace '{name}'")),
             "name": name,
             "url": self.row.url,
             "outcome": self.outcome(),
             "why": why,
-            "loss": figure_or_dash(Unit::Ratio, self.loss),
-            "startup": figure_or_dash(Unit::Seconds, self.startup),
-            "bitrate": figure_or_dash(Unit::BitsPerSecond, self.bitrate),
+            "loss": loss,
+            "startup": startup,
+            "bitrate": bitrate,
         })
     }
 }
@@ -239,11 +244,7 @@ pub(super) fn clients(reader: &Reader, stopped_by_user: bool) -> Result<Value, R
             outcome => outcome,
         };
         *population.outcomes.entry(outcome).or_default() += 1;
-        for (spread, value) in [
-            (&mut population.loss, client.loss),
-            (&mut population.startup, client.startup),
-            (&mut population.bitrate, client.bitrate),
-        ] {
+        for (spread, value) in population.figures.iter_mut().zip(client.figures) {
             if let Some(value) = value {
                 spread.add(value);
             }
@@ -262,20 +263,15 @@ pub(super) fn clients(reader: &Reader, stopped_by_user: bool) -> Result<Value, R
         let all: u64 = population.outcomes.values().sum();
         let outcomes = population.outcomes.iter();
         let outcomes = outcomes.map(|(name, number)| json!([name, number, count(*number as f64)]));
-        let spreads = [
-            population.loss.value("Loss", Unit::Ratio, "none"),
-            population
-                .startup
-                .value("Start-up delay", Unit::Seconds, "at once"),
-            population
-                .bitrate
-                .value("Bit rate", Unit::BitsPerSecond, "nothing"),
-        ];
+        let spreads = population.figures.iter().zip(FIGURES);
+        let spreads = spreads.filter_map(|(spread, (label, unit, of_nothing))| {
+            spread.value(label, unit, of_nothing)
+        });
         Some(json!({
             "name": subject.name,
             "all": all,
             "outcomes": outcomes.collect::<Vec<_>>(),
-            "spreads": spreads.into_iter().flatten().collect::<Vec<_>>(),
+            "spreads": spreads.collect::<Vec<_>>(),
         }))
     });
     let shown: Vec<Value> = shown.collect();

@@ -72,17 +72,14 @@ fn unknown(wanted: &str) -> Failure {
 /// `downlink`, `server` or `tester`.
 fn metrics_json(wanted: &str) -> Result<Value, Failure> {
     let subject = |subject: &str, protocol: Option<&str>, catalogue: Catalogue| {
-        let metrics = catalogue.metrics();
-        let is_link = LINKS.contains(&subject) && LINKS[0] == wanted;
-        let name = if is_link {
-            LINKS[0]
-        } else {
-            protocol.unwrap_or(subject)
+        let names: &[&str] = match protocol {
+            Some(protocol) => &[protocol],
+            None if LINKS.contains(&subject) => &[LINKS[0], subject],
+            None => &[subject],
         };
-        let metrics: Vec<Value> = metrics
-            .filter(|metric| is_wanted(metric, wanted, &[name]))
-            .map(metric_json)
-            .collect();
+        let metrics = catalogue.metrics();
+        let metrics = metrics.filter(|metric| is_wanted(metric, wanted, names));
+        let metrics: Vec<Value> = metrics.map(metric_json).collect();
         json!({ "subject": subject, "protocol": protocol, "metrics": metrics })
     };
     let mut subjects: Vec<Value> = PROTOCOLS

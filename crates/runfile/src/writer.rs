@@ -126,11 +126,15 @@ impl RunFile {
             path: path.to_owned(),
             _lock: claim,
             error: Arc::clone(&error),
-            subjects: header.subjects.iter().map(|s| s.name.clone()).collect(),
-            distribution_names: header
+            subjects: header
                 .subjects
                 .iter()
-                .map(|s| StoredCatalogue::new(s.catalogue).distributions)
+                .map(|s| {
+                    (
+                        s.name.clone(),
+                        StoredCatalogue::new(s.catalogue).distributions,
+                    )
+                })
                 .collect(),
             committed_windows: 0,
             windows_pending: 0,
@@ -382,10 +386,8 @@ struct Writer {
     /// Held open and locked, so that no other run takes the file for a leftover.
     _lock: File,
     error: Arc<OnceLock<RunFileError>>,
-    /// Names of the subjects, by their ids in the file.
-    subjects: Vec<String>,
-    /// Names of the distributions of each subject, by index.
-    distribution_names: Vec<Vec<String>>,
+    /// Name of each subject, by its id in the file, and the names of its distributions, by index.
+    subjects: Vec<(String, Vec<String>)>,
     /// Number of committed windows.
     committed_windows: u64,
     windows_pending: u64,
@@ -534,9 +536,9 @@ impl Writer {
             .prepare_cached("INSERT INTO window VALUES (?1, ?2, ?3)")?
             .execute(params![index, sql_time(row.start), seconds])?;
         for (name, window) in &row.subjects {
-            let Some(subject) = self.subjects.iter().position(|known| known == name) else {
-                return Err(rusqlite::Error::InvalidParameterName(name.clone()));
-            };
+            let subject = self.subjects.iter().position(|(known, _)| known == name);
+            let subject =
+                subject.ok_or_else(|| rusqlite::Error::InvalidParameterName(name.clone()))?;
             let counters = serde_json::to_string(&window.counters).map_err(json)?;
             // A level that is not finite is written as null, which means that none was taken.
             let gauges = serde_json::to_string(&window.gauges).map_err(json)?;
@@ -544,7 +546,7 @@ impl Writer {
                 .prepare_cached("INSERT INTO figures VALUES (?1, ?2, ?3, ?4)")?
                 .execute(params![index, subject as i64, counters, gauges])?;
             for (id, sparse) in &window.histograms {
-                let metric = &self.distribution_names[subject][usize::from(id.0)];
+                let metric = &self.subjects[subject].1[usize::from(id.0)];
                 database
                     .prepare_cached("INSERT INTO histogram VALUES (?1, ?2, ?3, ?4)")?
                     .execute(params![index, subject as i64, metric, blob::encode(sparse)])?;

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -22,8 +22,11 @@ use rustix::termios::{
 use signal_hook::SigId;
 use signal_hook::consts::SIGWINCH;
 
-/// Settings of the terminal before the run.
-static SAVED_TERMINAL: Mutex<Option<Termios>> = Mutex::new(None);
+/// Returns the settings of the terminal before the run.
+fn saved_terminal() -> MutexGuard<'static, Option<Termios>> {
+    static SAVED: Mutex<Option<Termios>> = Mutex::new(None);
+    SAVED.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Time to wait for a key before checking whether the run has ended.
 const WAIT: Timespec = Timespec {
@@ -110,9 +113,7 @@ fn deliver_at_once(when: OptionalActions) -> bool {
     if tcsetattr(io::stdin(), when, &during).is_err() {
         return false;
     }
-    *SAVED_TERMINAL
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner) = Some(before);
+    *saved_terminal() = Some(before);
     true
 }
 
@@ -176,10 +177,7 @@ impl Drop for KeyWait {
 /// Restores the settings of the terminal. If another process is in the foreground now, they are not
 /// touched: setting them would stop this process, and the shell restores them itself.
 pub(crate) fn restore() {
-    let before = SAVED_TERMINAL
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
+    let before = saved_terminal().take();
     if let Some(before) = before.filter(|_| is_foreground()) {
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
     }

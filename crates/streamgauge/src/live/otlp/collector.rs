@@ -67,11 +67,12 @@ impl Collector {
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Collector, String> {
         let wrong = |url: &str, why: &str| format!("--otlp {}: {why}", mask_text(url));
-        let parsed = Url::parse(url).map_err(|error| mask_text(&wrong(url, &error.to_string())))?;
-        let parsed = match parsed.target() {
-            "/" => Url::parse(&format!("{}{PATH}", url.trim_end_matches('/')))
-                .map_err(|error| mask_text(&wrong(url, &error.to_string())))?,
-            _ => parsed,
+        let parse = |text: &str| {
+            Url::parse(text).map_err(|error| mask_text(&wrong(url, &error.to_string())))
+        };
+        let parsed = match parse(url)? {
+            base if base.target() == "/" => parse(&format!("{}{PATH}", url.trim_end_matches('/')))?,
+            whole => whole,
         };
         let variable = |names: [&'static str; 2]| {
             let set = names

@@ -260,18 +260,14 @@ impl LiveFigures {
         reader: &Reader,
         mut each: impl FnMut(&LiveFigures),
     ) -> Result<(), ReportError> {
-        let rows = match self.last_window {
-            None => {
-                // The start is noted again once everything is ready, because the file is older than
-                // the run.
-                let began = reader.fact(&fact::STARTED_AT)?;
-                let began = began.and_then(|began| Duration::try_from_secs_f64(began).ok());
-                self.started_at = began.unwrap_or(self.started_at);
-                reader.windows()
-            }
-            Some(last) => reader.windows_after(last),
-        };
-        for row in rows {
+        if self.last_window.is_none() {
+            // The start is noted again once everything is ready, because the file is older than the
+            // run.
+            let began = reader.fact(&fact::STARTED_AT)?;
+            let began = began.and_then(|began| Duration::try_from_secs_f64(began).ok());
+            self.started_at = began.unwrap_or(self.started_at);
+        }
+        for row in reader.windows_after(self.last_window) {
             let row = row?;
             self.last_window = Some(row.index);
             self.had_levels = row.seconds == 0.0 || row.seconds >= WINDOW_SECONDS_MIN;

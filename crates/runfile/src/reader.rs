@@ -164,10 +164,11 @@ impl Reader {
     }
 
     /// Iterates over the windows with an index above `index`, like [`Reader::windows`]: those that
-    /// a run in progress has added since.
-    pub fn windows_after(&self, index: u64) -> Rows<'_, WindowRow> {
+    /// a run in progress has added since. `None` means all windows.
+    pub fn windows_after(&self, index: Option<u64>) -> Rows<'_, WindowRow> {
+        let last = index.map(|index| i64::try_from(index).unwrap_or(i64::MAX));
         Rows {
-            last: i64::try_from(index).unwrap_or(i64::MAX),
+            last: last.unwrap_or(i64::MIN),
             ..self.windows()
         }
     }

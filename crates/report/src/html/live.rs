@@ -91,11 +91,7 @@ impl Live {
     pub fn update(&mut self, reader: &Reader) -> Result<bool, ReportError> {
         let before = self.last_window;
         let stopped_at = self.sums.read_stop(reader)?;
-        let rows = match before {
-            None => reader.windows(),
-            Some(last) => reader.windows_after(last),
-        };
-        for row in rows {
+        for row in reader.windows_after(before) {
             let row = row?;
             self.last_window = Some(row.index);
             self.sums.window(reader, &row);

@@ -461,22 +461,17 @@ fn why_not(row: &Row, with_invalid: bool) -> Option<&'static str> {
 }
 
 fn compare(series: &Series, sides: Sides<'_>, basis: Basis<'_>) -> ComparisonResult {
-    let Basis {
-        paired,
-        min_effect,
-        with_invalid,
-        differences,
-    } = basis;
     let Sides { names, rows, with } = sides;
+    let why_not = |row: &Row| why_not(row, basis.with_invalid);
     let mut left_out = Vec::new();
     let mut kept: [Vec<(usize, &Row)>; 2] = [Vec::new(), Vec::new()];
-    let mut numbers = paired.then(Vec::new);
+    let mut numbers = basis.paired.then(Vec::new);
     if let Some(numbers) = &mut numbers {
         for (at, (a, b)) in rows[0].iter().zip(&rows[1]).enumerate() {
             let bad = [(a, &names[0]), (b, &names[1])];
             let bad = bad
                 .into_iter()
-                .find_map(|((_, row), name)| Some((why_not(row, with_invalid)?, name)));
+                .find_map(|((_, row), name)| Some((why_not(row)?, name)));
             match bad {
                 Some((why, name)) => {
                     left_out.push(format!("pair {}: the run of {name} {why}", at + 1));
@@ -491,7 +486,7 @@ fn compare(series: &Series, sides: Sides<'_>, basis: Basis<'_>) -> ComparisonRes
     } else {
         for (side, rows) in rows.iter().enumerate() {
             for (at, (run, row)) in rows.iter().enumerate() {
-                match why_not(row, with_invalid) {
+                match why_not(row) {
                     Some(why) => {
                         left_out.push(format!("run {} of {} {why}", at + 1, names[side]));
                     }
@@ -507,7 +502,7 @@ fn compare(series: &Series, sides: Sides<'_>, basis: Basis<'_>) -> ComparisonRes
     for metric in metrics(series, &kept) {
         let is_of_threshold = matches!(metric.source, Source::Threshold);
         let title = metric.about.title.clone();
-        match compare_metric(metric, &kept, &numbers, min_effect) {
+        match compare_metric(metric, &kept, &numbers, basis.min_effect) {
             Some(found) => compared.push(found),
             None if is_of_threshold => without_data.push(title),
             None => {}
@@ -541,8 +536,8 @@ fn compare(series: &Series, sides: Sides<'_>, basis: Basis<'_>) -> ComparisonRes
         result: overall(&metrics, !without_data.is_empty()),
         left_out,
         without_data,
-        differences: differences.to_vec(),
-        paired,
+        differences: basis.differences.to_vec(),
+        paired: basis.paired,
         metrics,
         a: names[0].clone(),
         b: names[1].clone(),
@@ -598,20 +593,13 @@ fn compare_metric(
     };
     let interval = found.as_ref().and_then(|found| found.interval);
     let spoiled = found.as_ref().map_or(&[][..], |found| &found.spoiled);
-    let Measured {
-        name,
-        title,
-        unit,
-        larger_is_better,
-        curve,
-        ..
-    } = metric.about;
+    let about = metric.about;
     let compared = ComparedMetric {
-        name,
-        title,
+        name: about.name,
+        title: about.title,
         judged: metric.judged,
-        unit,
-        larger_is_better,
+        unit: about.unit,
+        larger_is_better: about.larger_is_better,
         spoiled: spoiled
             .iter()
             .filter_map(|at| pairs.get(*at).copied())
@@ -629,7 +617,7 @@ fn compare_metric(
         min_effect: found.as_ref().map_or(min_effect, |found| found.min_effect),
         p_value: found.as_ref().and_then(|found| found.p_value),
         result: WordName::CannotTell,
-        curve,
+        curve: about.curve,
     };
     Some((compared, found))
 }

@@ -20,7 +20,7 @@ pub(super) const THRESHOLD: &str = "a threshold failed";
 
 /// Allowed share of wrong or missing media, by population.
 pub(super) struct Allowed {
-    media: Vec<(String, f64)>,
+    media: BTreeMap<String, f64>,
 }
 
 /// Returns the limit that the scenario's own thresholds set for a metric of a population.
@@ -52,14 +52,13 @@ impl Allowed {
     }
 
     fn share(&self, population: &str) -> f64 {
-        let mut all = self.media.iter();
-        all.find(|(name, _)| name == population)
-            .map_or(WRONG_MAX_DEFAULT, |(_, share)| *share)
+        let share = self.media.get(population).copied();
+        share.unwrap_or(WRONG_MAX_DEFAULT)
     }
 
     /// Share allowed for all populations together: the largest of their shares.
     fn largest(&self) -> f64 {
-        let shares = self.media.iter().map(|(_, share)| *share);
+        let shares = self.media.values().copied();
         shares.fold(WRONG_MAX_DEFAULT, f64::max)
     }
 }

@@ -29,21 +29,25 @@ pub(crate) fn lines(metrics: &Metrics) -> [String; 2] {
     [packets(metrics), times(metrics)]
 }
 
+/// Lists the reasons why packets were lost, with their numbers.
+pub(crate) fn loss_reasons(metrics: &Metrics) -> String {
+    let reasons = LOSS_REASONS.into_iter().filter_map(|(name, words)| {
+        let lost = metrics.value(name).filter(|&lost| lost > 0.0)?;
+        Some(format!("{} {words}", count(lost)))
+    });
+    reasons.collect::<Vec<_>>().join(", ")
+}
+
 fn packets(metrics: &Metrics) -> String {
     let value = |metric| metrics.value(metric).unwrap_or(0.0);
     let mut line = plural(value("packets"), "packet", "packets");
     let lost = value("lost");
     if lost > 0.0 {
-        let why: Vec<String> = LOSS_REASONS
-            .into_iter()
-            .filter(|&(metric, _)| value(metric) > 0.0)
-            .map(|(metric, words)| format!("{} {words}", count(value(metric))))
-            .collect();
         line += &format!(
             ", {} lost ({}): {}",
             count(lost),
             ratio(value("loss")),
-            why.join(", ")
+            loss_reasons(metrics)
         );
     } else {
         line += ", none lost";

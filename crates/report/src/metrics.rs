@@ -200,6 +200,25 @@ impl Metrics {
 }
 
 impl NamedFigures {
+    /// Returns the figures as text, with this separator between statistics. `None` if there are none.
+    pub(crate) fn text(&self, separator: &str) -> Option<String> {
+        let shown = |value| figure(self.unit, value);
+        Some(match self.figures {
+            MetricFigures::Value(value) => shown(value?),
+            MetricFigures::Level(level) => {
+                let Level { mean, min, max } = level?;
+                let all = [("mean", mean), ("min", min), ("max", max)];
+                all.map(|(name, value)| format!("{name} {}", shown(value)))
+                    .join(separator)
+            }
+            MetricFigures::Distribution(found) => {
+                let all = found?.texts(self.unit);
+                all.map(|(name, value)| format!("{name} {value}"))
+                    .join(separator)
+            }
+        })
+    }
+
     fn of(totals: &Totals, metric: &'static Metric) -> NamedFigures {
         use measure::metric::MetricSource;
         let figure = |statistic| totals.figure(metric, statistic).map(round_figure);

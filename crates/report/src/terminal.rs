@@ -377,22 +377,7 @@ impl Screen {
             .max()
             .unwrap_or(0);
         for named in &metrics.0 {
-            let text = match named.figures {
-                MetricFigures::Value(value) => figure_or_dash(named.unit, value),
-                MetricFigures::Level(None) | MetricFigures::Distribution(None) => "-".to_owned(),
-                MetricFigures::Level(Some(level)) => format!(
-                    "mean {}  min {}  max {}",
-                    figure(named.unit, level.mean),
-                    figure(named.unit, level.min),
-                    figure(named.unit, level.max)
-                ),
-                MetricFigures::Distribution(Some(found)) => {
-                    let texts = found.texts(named.unit);
-                    texts
-                        .map(|(name, value)| format!("{name} {value}"))
-                        .join("  ")
-                }
-            };
+            let text = named.text("  ").unwrap_or_else(|| "-".to_owned());
             let _ = writeln!(self.text, "  {:<widest$}  {text}", named.name);
         }
     }

@@ -14,7 +14,7 @@ use super::verdict::{failure_times, verdict};
 use crate::ReportError;
 use crate::head;
 use crate::human::{count, duration, figure, figure_or_dash, plural, short_duration};
-use crate::link::LOSS_REASONS;
+use crate::link::loss_reasons;
 use crate::metric_words::metric_words;
 use crate::metrics::{MetricFigures, Metrics};
 use crate::model::{self, Outcome, Population, Report};
@@ -164,18 +164,8 @@ fn population(population: &Population, report: &Report) -> Value {
 /// Returns the data of one direction of an emulated link.
 fn link(link: &model::Link) -> Value {
     let metrics = &link.metrics;
-    let plain = |name: &str| {
-        let found = metrics.find(name)?;
-        let MetricFigures::Value(Some(value)) = found.figures else {
-            return None;
-        };
-        Some(figure(found.unit, value))
-    };
-    let why = LOSS_REASONS.into_iter().filter_map(|(name, words)| {
-        let lost = metrics.value(name).filter(|&lost| lost > 0.0)?;
-        Some(format!("{} {words}", count(lost)))
-    });
-    let why = why.collect::<Vec<_>>().join(", ");
+    let plain = |name: &str| Some(figure(metrics.find(name)?.unit, metrics.value(name)?));
+    let why = loss_reasons(metrics);
     let time = |label: &str, name: &str, rest: String| {
         let found = metrics.distribution(name)?;
         let first = figure(Unit::Seconds, found.p99);
@@ -212,53 +202,40 @@ fn link(link: &model::Link) -> Value {
 }
 
 fn server(server: &Metrics, report: &Report) -> Value {
-    let card = |label: &str, name: &str, rest: String| {
-        let found = server.find(name)?;
-        let MetricFigures::Level(Some(level)) = found.figures else {
-            return None;
+    let card = |name: &str| {
+        let (unit, level) = (server.find(name)?.unit, server.level(name)?);
+        let of_a_core = if unit == Unit::Cores {
+            " of one core"
+        } else {
+            ""
         };
-        let first = figure(found.unit, level.max);
-        Some(json!({"label": label, "metric": name, "first": first, "of": "peak", "rest": rest}))
+        let rest = format!("mean {}{of_a_core}", figure(unit, level.mean));
+        let first = figure(unit, level.max);
+        Some(json!({"label": name, "metric": name, "first": first, "of": "peak", "rest": rest}))
     };
-    let mean = |name: &str| {
-        let unit = server.find(name).map(|found| found.unit);
-        let level = server.level(name).zip(unit);
-        level.map_or_else(String::new, |(level, unit)| {
-            format!("mean {}", figure(unit, level.mean))
-        })
-    };
-    let of_a_core = |text: String| format!("{text} of one core");
-    let mut cards = vec![
-        card("cpu", "cpu", of_a_core(mean("cpu"))),
-        card(
-            "cpu_hottest_thread",
-            "cpu_hottest_thread",
-            of_a_core(mean("cpu_hottest_thread")),
-        ),
-        card("rss", "rss", mean("rss")),
-        card("machine_cpu", "machine_cpu", of_a_core(mean("machine_cpu")))
-            .filter(|_| server.level("cpu").is_none()),
-    ];
+    let machine = server.level("cpu").is_none().then_some("machine_cpu");
+    let levels = ["cpu", "cpu_hottest_thread", "rss"]
+        .into_iter()
+        .chain(machine);
+    let mut cards: Vec<Value> = levels.filter_map(card).collect();
     if let Some(drops) = server.value("socket_drops") {
-        cards.push(Some(json!({
+        cards.push(json!({
             "label": "socket_drops", "metric": "socket_drops",
             "first": count(drops), "rest": "dropped datagrams",
-        })));
+        }));
     }
     if let Some(OwnCounts { out, rest }) = OwnCounts::of(server) {
-        cards.push(Some(json!({
+        cards.push(json!({
             "label": "own counters", "metric": "counted_packets_out", "first": out, "rest": rest,
-        })));
+        }));
     }
     if let Some(seconds) = report.cpu_per_message {
         let first = figure(Unit::Seconds, seconds);
-        cards.push(Some(
-            json!({"label": "cpu_per_message", "first": first, "rest": "of a core"}),
-        ));
+        cards.push(json!({"label": "cpu_per_message", "first": first, "rest": "of a core"}));
     }
     if let Some(given) = &report.server_gave_back {
         let first = given.groups_left_within.map(short_duration);
-        cards.push(Some(json!({
+        cards.push(json!({
             "label": "after the last client",
             "first": first.as_deref().unwrap_or("-"),
             "rest": format!(
@@ -266,9 +243,8 @@ fn server(server: &Metrics, report: &Report) -> Value {
                 plural(given.groups_kept as f64, "group", "groups"),
                 short_duration(given.looked_for)
             ),
-        })));
+        }));
     }
-    let cards: Vec<Value> = cards.into_iter().flatten().collect();
     json!({"figures": cards})
 }
 
@@ -330,25 +306,10 @@ fn metrics(report: &Report) -> Vec<Value> {
     let rows = |metrics: &Metrics| -> Vec<Value> {
         let named = metrics.0.iter();
         let texts = named.map(|named| {
-            let shown = |value| figure(named.unit, value);
-            let text = match named.figures {
-                MetricFigures::Value(None)
-                | MetricFigures::Level(None)
-                | MetricFigures::Distribution(None) => return None,
-                MetricFigures::Value(Some(value)) => shown(value),
-                MetricFigures::Level(Some(level)) => format!(
-                    "mean {}, min {}, max {}",
-                    shown(level.mean),
-                    shown(level.min),
-                    shown(level.max)
-                ),
-                MetricFigures::Distribution(Some(found)) => {
-                    let texts = found.texts(named.unit);
-                    let texts = texts.map(|(name, value)| format!("{name} {value}"));
-                    let values = count(found.count as f64);
-                    format!("{} ({values} values)", texts.join(", "))
-                }
-            };
+            let mut text = named.text(", ")?;
+            if let MetricFigures::Distribution(Some(found)) = named.figures {
+                text += &format!(" ({} values)", count(found.count as f64));
+            }
             Some(json!([named.name, text]))
         });
         texts.flatten().collect()

@@ -85,7 +85,9 @@ fn series_of(
     let labels = labels.map(|(key, value)| format!("{key}=\"{}\"", escaped(value)));
     let label = labels.collect::<Vec<_>>().join(",");
     match (kind, series.metric) {
-        (MetricType::Counter, _) => sample(lines, name, &label, series.value),
+        (MetricType::Counter, _) | (MetricType::Gauge, None) => {
+            sample(lines, name, &label, series.value);
+        }
         (MetricType::Gauge, Some(metric)) => {
             if let Some(value) = figures.level(series.subject, metric) {
                 sample(lines, name, &label, value);
@@ -96,7 +98,6 @@ fn series_of(
                 histogram(lines, name, &label, values, metric.unit);
             }
         }
-        (MetricType::Gauge, None) => sample(lines, name, &label, series.value),
         // A series without a metric is a counter or a gauge.
         (MetricType::Histogram, None) => {}
     }

@@ -53,7 +53,7 @@ pub use table::{headlines, table};
 use crate::ReportError;
 use crate::cause::all_reasons;
 use crate::limits::Limit;
-use crate::model::Report;
+use crate::model::{Report, Run};
 use crate::source::open;
 use crate::time::rfc3339;
 
@@ -232,7 +232,10 @@ impl Series {
             let mut row = if path.exists() {
                 match read_run(&path, catalogue) {
                     Ok((_, row)) => row,
-                    Err(error) => unreadable(&error),
+                    Err(error) => Row {
+                        reasons: vec![error.to_string()],
+                        ..Row::default()
+                    },
                 }
             } else {
                 Row {
@@ -302,17 +305,26 @@ impl Series {
         paths.sort();
         let mut series: Option<Series> = None;
         for path in paths {
-            let Ok((about, mut row)) = read_run(&path, catalogue) else {
+            let Ok((run, mut row)) = read_run(&path, catalogue) else {
                 continue;
             };
-            if about.keys.is_empty() {
+            if run.varied.is_empty() {
                 continue;
             }
-            let series = series.get_or_insert_with(|| {
-                Series::empty(about.name.clone(), about.keys.clone(), folder)
-            });
+            let keys = run
+                .varied
+                .iter()
+                .map(|setting| setting.key.clone())
+                .collect();
+            let series =
+                series.get_or_insert_with(|| Series::empty(run.name.clone(), keys, folder));
             // A run of another series.
-            if about.keys != series.varied || about.name != series.name {
+            let is_own = run
+                .varied
+                .iter()
+                .map(|setting| &setting.key)
+                .eq(&series.varied);
+            if !is_own || run.name != series.name {
                 continue;
             }
             let name = path.file_name().unwrap_or_default();
@@ -387,32 +399,14 @@ fn grouped<K: PartialEq, V>(pairs: impl Iterator<Item = (K, V)>) -> Vec<(K, Vec<
     groups
 }
 
-/// Series that a run file belongs to.
-struct SeriesIdentity {
-    name: String,
-    keys: Vec<String>,
-}
-
-fn unreadable(error: &ReportError) -> Row {
-    Row {
-        reasons: vec![error.to_string()],
-        ..Row::default()
-    }
-}
-
 fn read_run(
     path: &Path,
     catalogue: impl Fn(&str) -> Option<Catalogue>,
-) -> Result<(SeriesIdentity, Row), ReportError> {
+) -> Result<(Run, Row), ReportError> {
     let reader = open(path, catalogue)?;
     let report = Report::from_run(&reader)?;
-    let varied = &report.run.varied;
-    let about = SeriesIdentity {
-        name: report.run.name.clone(),
-        keys: varied.iter().map(|setting| setting.key.clone()).collect(),
-    };
     let row = row_of(&reader, &report)?;
-    Ok((about, row))
+    Ok((report.run, row))
 }
 
 /// Returns the row of a run.

@@ -208,7 +208,7 @@ fn of_run(
     path: &Path,
     catalogue: impl Fn(&str) -> Option<Catalogue> + Copy,
 ) -> Result<Series, ReportError> {
-    let (about, mut row) = read_run(path, catalogue)?;
+    let (run, mut row) = read_run(path, catalogue)?;
     row.file = path
         .file_name()
         .unwrap_or_default()
@@ -218,11 +218,7 @@ fn of_run(
     row.values = Vec::new();
     Ok(Series {
         runs: vec![row],
-        ..Series::empty(
-            about.name,
-            Vec::new(),
-            path.parent().unwrap_or(Path::new("")),
-        )
+        ..Series::empty(run.name, Vec::new(), path.parent().unwrap_or(Path::new("")))
     })
 }
 

@@ -142,13 +142,9 @@ fn seconds_of(
 ) -> Result<Vec<SecondResult>, Failure> {
     let began = start_time(reader)?;
     let clients = clients_of(reader, load, began)?;
-    let catalogue_of = |name| Ok::<_, Failure>(find_subject(reader, name)?.catalogue);
-    let (loads, probe, tester) = (
-        catalogue_of("load")?,
-        catalogue_of("probe")?,
-        catalogue_of("tester")?,
-    );
-    let server = catalogue_of("server")?;
+    for name in ["load", "probe", "tester", "server"] {
+        find_subject(reader, name)?;
+    }
     let bounds = HealthBounds::default();
     let mut seconds = Vec::new();
     for window in reader.windows() {
@@ -159,15 +155,14 @@ fn seconds_of(
         if window.index == 0 || window.seconds < 0.999 {
             continue;
         }
-        let totals = |name: &str, catalogue| {
-            let found = window.subjects.get(name);
-            found.map(|found| Totals::of_window(catalogue, found, window.seconds))
+        let totals = |name: &str| {
+            let catalogue = reader.find_subject(name)?.catalogue;
+            let found = window.subjects.get(name)?;
+            Some(Totals::of_window(catalogue, found, window.seconds))
         };
-        let (Some(loads), Some(probe), Some(tester)) = (
-            totals("load", loads),
-            totals("probe", probe),
-            totals("tester", tester),
-        ) else {
+        let (Some(loads), Some(probe), Some(tester)) =
+            (totals("load"), totals("probe"), totals("tester"))
+        else {
             continue;
         };
         let value = |of: &Totals, name: &str| of.named(name, Statistic::Value).unwrap_or(0.0);
@@ -187,7 +182,7 @@ fn seconds_of(
             .map(|client| client.playing_in(&span) * CLIENT_RATE)
             .sum();
         let bits = carried.bits * window.seconds;
-        let cpu = totals("server", server).map_or(0.0, |server| value(&server, "cpu"));
+        let cpu = totals("server").map_or(0.0, |server| value(&server, "cpu"));
         let behind = if expected - received > overflow {
             let lost = plural(expected - received - overflow, "packet", "packets");
             Some(format!("{lost} were not sent or were lost on their way"))

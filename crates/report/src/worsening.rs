@@ -7,7 +7,7 @@ use std::time::Duration;
 use measure::threshold::{BLOCKS, Worsening, worsening};
 use measure::totals::measured_seconds;
 use measure::{Threshold, Totals};
-use runfile::Reader;
+use runfile::{Reader, WindowRow};
 
 use crate::ReportError;
 use crate::human::{figure, short_duration};
@@ -64,21 +64,23 @@ type Block = BTreeMap<String, Totals>;
 fn blocks(reader: &Reader) -> Result<([Block; BLOCKS], f64), ReportError> {
     let stopped_at = reader.stopped_at()?;
     let warm_up = reader.header().warm_up_windows();
+    let counted = |row: &WindowRow| {
+        let counts = measured_seconds(row.start, row.seconds, stopped_at);
+        counts.filter(|_| row.index >= warm_up).unwrap_or(0.0)
+    };
     let mut measured = 0.0;
     for row in reader.windows() {
-        let row = row?;
-        let counts = measured_seconds(row.start, row.seconds, stopped_at);
-        measured += counts.filter(|_| row.index >= warm_up).unwrap_or(0.0);
+        measured += counted(&row?);
     }
     let seconds = measured / BLOCKS as f64;
     let mut blocks: [Block; BLOCKS] = array::from_fn(|_| reader.empty_totals());
     let mut before = 0.0;
     for row in reader.windows() {
         let row = row?;
-        let counts = measured_seconds(row.start, row.seconds, stopped_at);
-        let Some(counts) = counts.filter(|counts| row.index >= warm_up && *counts > 0.0) else {
+        let counts = counted(&row);
+        if counts <= 0.0 {
             continue;
-        };
+        }
         // A window belongs to the block in which its middle is.
         let block = ((before + counts / 2.0) / seconds) as usize;
         before += counts;

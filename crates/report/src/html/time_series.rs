@@ -2,12 +2,13 @@
 //! time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use load::Holds;
 use measure::metric::{MetricSource, Statistic};
 use measure::threshold::Comparison;
 use measure::totals::WINDOW_SECONDS_MIN;
-use measure::{Finding, Metric, Threshold, Time, Totals, Window};
+use measure::{Finding, Metric, Threshold, Totals, Window};
 use runfile::{Reader, WindowRow};
 use serde_json::{Value, json};
 
@@ -188,13 +189,8 @@ impl<'a> WindowFigures<'a> {
                 Some(self.figure(*at, metric, Statistic::Value)? / self.row.seconds)
             }
             LineSource::Wanted(load) => {
-                let end = Time::from_nanos(
-                    self.row.start.as_nanos().saturating_add(
-                        std::time::Duration::try_from_secs_f64(self.row.seconds)
-                            .map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(0)),
-                    ),
-                );
-                Some(holds.wanted(load, end) as f64)
+                let length = Duration::try_from_secs_f64(self.row.seconds).unwrap_or_default();
+                Some(holds.wanted(load, self.row.start + length) as f64)
             }
             LineSource::Lost(at, place) => self.lost(*at, *place),
             LineSource::OfBound(at, metric, statistic, bound) => {

@@ -104,7 +104,7 @@ impl RunLocation {
         }
         let is_series = kind == ResultKind::Series && out.join(INDEX).exists();
         if (out.is_dir() || out.as_os_str().as_bytes().ends_with(b"/")) && !is_series {
-            return RunLocation::in_folder(kind, name, out);
+            return RunLocation::at(kind, name, out).map_err(|error| unusable(out, &error));
         }
         let place = RunLocation {
             overwrite: results.force || is_empty_file(out),
@@ -187,11 +187,7 @@ impl RunLocation {
         RunLocation::temporary(kind)
     }
 
-    /// Returns an unused path in a folder that the user named. It is created if it is missing.
-    fn in_folder(kind: ResultKind, name: &str, folder: &Path) -> Result<RunLocation, Failure> {
-        RunLocation::at(kind, name, folder).map_err(|error| unusable(folder, &error))
-    }
-
+    /// Returns an unused path in a folder, which is created if it is missing.
     fn at(kind: ResultKind, name: &str, folder: &Path) -> io::Result<RunLocation> {
         let made = MadeFolder::make(folder)?;
         probe(folder)?;

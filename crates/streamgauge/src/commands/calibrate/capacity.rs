@@ -234,29 +234,21 @@ fn tester_fault(totals: &Totals, bounds: &HealthBounds, overflow: f64) -> Option
         .named("cpu_hottest_worker", Statistic::Max)
         .unwrap_or(0.0);
     let late = totals.counter(tester::NOT_STARTED_IN_TIME);
-    if overflow > 0.0 {
-        Some(format!(
-            "its own queues dropped {}",
-            plural(overflow, "packet", "packets")
-        ))
+    Some(if overflow > 0.0 {
+        let packets = plural(overflow, "packet", "packets");
+        format!("its own queues dropped {packets}")
     } else if cpu > bounds.worker_cpu {
-        Some(format!(
-            "its busiest worker used {}",
-            figure(measure::Unit::Cores, cpu)
-        ))
+        let cpu = figure(measure::Unit::Cores, cpu);
+        format!("its busiest worker used {cpu}")
     } else if lag > bounds.lag_p99.as_secs_f64() {
-        Some(format!(
-            "its event loop lagged by {}",
-            report::human::seconds(lag)
-        ))
+        let lag = report::human::seconds(lag);
+        format!("its event loop lagged by {lag}")
     } else if late > 0 {
-        Some(format!(
-            "{} clients began more than 1 s late",
-            count(late as f64)
-        ))
+        let late = count(late as f64);
+        format!("{late} clients began more than 1 s late")
     } else {
-        None
-    }
+        return None;
+    })
 }
 
 fn jitter_fault(probe: &Totals, probes: &[ServedStream], span: Range<f64>) -> Option<String> {

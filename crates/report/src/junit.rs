@@ -208,15 +208,13 @@ fn suite_of_run(name: &str, status: TestCaseStatus) -> TestSuite {
 }
 
 fn of_threshold(threshold: &Threshold, suite: &str) -> TestCase {
-    let limit = figure(threshold.unit, threshold.limit);
+    let shown = |value| figure(threshold.unit, value);
+    let limit = shown(threshold.limit);
     let status = match threshold.passed {
         true => TestCaseStatus::success(),
         false if threshold.undecided => {
             let error = threshold.clock_error;
-            let error = error.map_or_else(
-                || "unknown".to_owned(),
-                |error| figure(threshold.unit, error),
-            );
+            let error = error.map_or_else(|| "unknown".to_owned(), shown);
             let text = format!(
                 "undecided: measured {}; the limit is {limit}, the clock error {error}",
                 threshold.value_text()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use capacity::{End, Level, Method, Scale, Search, Step, Trial, Verdict};
-use runfile::series::{CapacityGoal, Index};
+use runfile::series::{CapacityGoal, Index, TrialEntry};
 use schemars::JsonSchema;
 
 use super::{Row, Series, grouped};
@@ -178,17 +178,12 @@ pub(super) fn of(series: &Series, index: &Index) -> Vec<CapacityResult> {
     };
     let mut groups: BTreeMap<usize, Group<'_>> = BTreeMap::new();
     for (run, (entry, row)) in index.runs.iter().zip(&series.runs).enumerate() {
-        let Some(trial) = &entry.trial else {
+        let Some(entry) = &entry.trial else {
             continue;
         };
-        let group = groups.entry(trial.combination).or_default();
+        let group = groups.entry(entry.combination).or_default();
         group.with = series.others(row, axis);
-        group.tried.push(Tried {
-            run,
-            row,
-            trial: trial.trial,
-            worsened: trial.worsened.as_deref(),
-        });
+        group.tried.push(Tried { run, row, entry });
     }
     let groups = groups.into_iter();
     groups
@@ -211,8 +206,7 @@ struct Group<'a> {
 struct Tried<'a> {
     run: usize,
     row: &'a Row,
-    trial: Trial,
-    worsened: Option<&'a str>,
+    entry: &'a TrialEntry,
 }
 
 fn result(
@@ -221,7 +215,7 @@ fn result(
     end: Option<End>,
     tried: &[Tried<'_>],
 ) -> CapacityResult {
-    let trials: Vec<Trial> = tried.iter().map(|tried| tried.trial).collect();
+    let trials: Vec<Trial> = tried.iter().map(|tried| tried.entry.trial).collect();
     let search = Search::resumed(goal.settings.clone(), &trials);
     let scale = goal.scale;
     let answer = search.answer();
@@ -293,9 +287,9 @@ fn state(search: &Search, end: Option<End>) -> SearchState {
 
 /// Returns the clients served and the bit rate of the median trial that held at a load.
 fn median_trial(tried: &[Tried<'_>], load: u64) -> Option<(u64, Option<f64>)> {
-    let at_load = tried
-        .iter()
-        .filter(|tried| tried.trial.load == load && tried.trial.verdict == Verdict::Held);
+    let at_load = tried.iter().filter(|tried| {
+        tried.entry.trial.load == load && tried.entry.trial.verdict == Verdict::Held
+    });
     let figures = at_load.filter_map(|tried| tried.row.figures.as_ref());
     let mut all: Vec<(u64, Option<f64>)> = figures
         .map(|figures| (figures.served, figures.bitrate))
@@ -305,7 +299,7 @@ fn median_trial(tried: &[Tried<'_>], load: u64) -> Option<(u64, Option<f64>)> {
 }
 
 fn has_failed(tried: &&Tried<'_>) -> bool {
-    tried.trial.verdict == Verdict::Failed
+    tried.entry.trial.verdict == Verdict::Failed
 }
 
 /// Counts the thresholds that broke in failed trials.
@@ -337,7 +331,7 @@ fn broke(tried: &[Tried<'_>]) -> Vec<Broken> {
 fn limits(tried: &[Tried<'_>], smallest_failed: Option<Level>) -> Vec<ObservedLimit> {
     let failed = || tried.iter().filter(has_failed);
     let at_bound = failed()
-        .filter(|tried| smallest_failed.is_some_and(|level| level.load == tried.trial.load));
+        .filter(|tried| smallest_failed.is_some_and(|level| level.load == tried.entry.trial.load));
     let has_limit = |tried: &&&Tried<'_>| !tried.row.limits.is_empty();
     let at_bound: Vec<&Tried<'_>> = at_bound.collect();
     let searched = match at_bound.iter().any(|tried| has_limit(&tried)) {
@@ -360,15 +354,15 @@ fn limits(tried: &[Tried<'_>], smallest_failed: Option<Level>) -> Vec<ObservedLi
 
 fn trial_result(scale: Scale, tried: &Tried<'_>) -> TrialResult {
     TrialResult {
-        load: load_value(scale, tried.trial.load),
-        hold: tried.trial.hold.as_secs_f64(),
-        result: match tried.trial.verdict {
+        load: load_value(scale, tried.entry.trial.load),
+        hold: tried.entry.trial.hold.as_secs_f64(),
+        result: match tried.entry.trial.verdict {
             Verdict::Held => TrialOutcome::Held,
             Verdict::Failed => TrialOutcome::Failed,
             Verdict::GettingWorse => TrialOutcome::GettingWorse,
             Verdict::Invalid => TrialOutcome::Invalid,
         },
-        worsened: tried.worsened.map(str::to_owned),
+        worsened: tried.entry.worsened.clone(),
         file: tried.row.file.clone(),
         run: tried.run,
     }

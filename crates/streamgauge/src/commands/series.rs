@@ -235,19 +235,11 @@ impl SeriesRun<'_> {
     }
 
     fn say(&self, run: usize) {
-        let settings: Vec<String> = self
-            .play
-            .series
-            .settings(run)
-            .into_iter()
-            .map(|setting| format!("{}: {}", setting.key, setting.value))
-            .collect();
-        let text = format!(
-            "{}: {}",
-            self.number(self.runner.runs_started),
-            settings.join(", ")
-        );
-        self.runner.console.say(&text);
+        let settings = self.play.series.settings(run).into_iter();
+        let settings = settings.map(|setting| format!("{}: {}", setting.key, setting.value));
+        let settings = settings.collect::<Vec<_>>().join(", ");
+        let number = self.number(self.runner.runs_started);
+        self.runner.console.say(&format!("{number}: {settings}"));
     }
 
     fn write(&self) -> Result<(), Failure> {

@@ -331,17 +331,7 @@ impl Screen {
         let _ = writeln!(self.text, "{}  {path}", paint.strong("run file"));
         let seed = report.run.seed;
         let _ = writeln!(self.text, "{}      {seed}", paint.strong("seed"));
-        let version = report.version_text();
-        for (index, part) in wrap(&version, self.layout.width.saturating_sub(10).max(20))
-            .iter()
-            .enumerate()
-        {
-            let label = match index {
-                0 => paint.strong("version"),
-                _ => " ".repeat("version".len()),
-            };
-            let _ = writeln!(self.text, "{label}   {part}");
-        }
+        self.text += &named("version", "   ", &report.version_text(), self.layout);
     }
 
     fn everything(&mut self, report: &Report) {
@@ -446,6 +436,13 @@ pub(crate) fn hanging(mark: &str, text: &str, width: usize) -> String {
         let _ = writeln!(lines, "{mark:indent$}{part}");
     }
     lines
+}
+
+/// Wraps a text to the right of its name, which is emphasized, and of a gap.
+pub(crate) fn named(name: &str, gap: &str, text: &str, layout: Layout) -> String {
+    let lines = hanging(&format!("{name}{gap}"), text, layout.width);
+    let (name, rest) = lines.split_at(name.len());
+    format!("{}{rest}", layout.paint.strong(name))
 }
 
 /// Returns the path of a result, which may not be kept.

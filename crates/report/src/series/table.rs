@@ -14,7 +14,7 @@ use super::{Row, RowOutcome, Series, columns, comparison_words, search_words, wo
 use crate::human::{count, plural};
 use crate::paint::Paint;
 use crate::sanitize;
-use crate::terminal::{Layout, hanging, one_line, path_text, wrap};
+use crate::terminal::{Layout, hanging, named, one_line, path_text, wrap};
 
 /// Maximum width of a column of values.
 const VALUE_MAX: usize = 24;
@@ -491,18 +491,8 @@ fn reasons(text: &mut String, series: &Series, layout: Layout) {
 
 /// Writes a name on the left and a wrapped text to its right.
 fn row(text: &mut String, name: &str, what: &str, layout: Layout) {
-    const NAME: usize = 10;
-    let text_width = layout.width.saturating_sub(NAME + 2).max(20);
-    for (index, line) in wrap(what, text_width).iter().enumerate() {
-        if index == 0 {
-            let padded = format!("{name:<NAME$}");
-            let _ = write!(text, "\n{}", layout.paint.strong(&padded));
-        } else {
-            let _ = write!(text, "\n{:<NAME$}", "");
-        }
-        let _ = write!(text, "  {line}");
-    }
     text.push('\n');
+    *text += &named(&format!("{name:<10}"), "  ", what, layout);
 }
 
 /// Writes an answer and its details, each with its name.

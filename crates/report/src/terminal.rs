@@ -38,6 +38,13 @@ pub struct Layout {
     pub verbose: bool,
 }
 
+impl Layout {
+    /// Returns how many of all items are shown: `max` unless everything is.
+    pub(crate) fn shown(self, all: usize, max: usize) -> usize {
+        if self.verbose { all } else { max }
+    }
+}
+
 impl Default for Layout {
     fn default() -> Layout {
         Layout {
@@ -154,10 +161,7 @@ impl Screen {
         self.heading("media", "as its server describes it");
         let lines = crate::media::lines(media);
         let (urls, warnings) = lines.split_at(media.urls.len());
-        let shown = match self.layout.verbose {
-            true => urls.len(),
-            false => MEDIA_SHOWN,
-        };
+        let shown = self.layout.shown(urls.len(), MEDIA_SHOWN);
         let room = self.layout.width.saturating_sub(4).max(20);
         for line in urls.iter().take(shown).chain(warnings) {
             // At most two rows each: the whole text is in the run file.
@@ -188,11 +192,7 @@ impl Screen {
     }
 
     fn failures(&mut self, clients: &Clients) {
-        let shown = if self.layout.verbose {
-            clients.failures.len()
-        } else {
-            FAILURES_SHOWN
-        };
+        let shown = self.layout.shown(clients.failures.len(), FAILURES_SHOWN);
         let mut failures: Vec<_> = clients.failures.iter().collect();
         failures.sort_by_key(|failure| std::cmp::Reverse(failure.count));
         for failure in failures.iter().take(shown) {

@@ -470,10 +470,7 @@ fn reasons(text: &mut String, series: &Series, layout: Layout) {
         Some(format!("{}: {reason}", row.values.join(", ")))
     });
     let reasons: Vec<String> = reasons.collect();
-    let shown = match layout.verbose {
-        true => reasons.len(),
-        false => REASONS_SHOWN,
-    };
+    let shown = layout.shown(reasons.len(), REASONS_SHOWN);
     for (index, reason) in reasons.iter().take(shown).enumerate() {
         if index == 0 {
             text.push('\n');

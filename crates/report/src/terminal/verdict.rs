@@ -28,10 +28,7 @@ impl Screen {
     pub(super) fn verdict(&mut self, report: &Report) {
         self.headline(report, false);
         let reasons = other_reasons(report);
-        let shown = match self.layout.verbose {
-            true => reasons.len(),
-            false => REASONS_SHOWN,
-        };
+        let shown = self.layout.shown(reasons.len(), REASONS_SHOWN);
         for reason in reasons.iter().take(shown) {
             self.wrapped("- ", reason);
         }
@@ -143,10 +140,7 @@ impl Screen {
         let unwritten = report.thresholds.len() - all.len();
         // Failed thresholds come first, so that they are never left out for lack of space.
         all.sort_by_key(|threshold| threshold.passed);
-        let shown = match everything {
-            true => all.len(),
-            false => THRESHOLDS_SHOWN,
-        };
+        let shown = self.layout.shown(all.len(), THRESHOLDS_SHOWN);
         let widest = all
             .iter()
             .take(shown)

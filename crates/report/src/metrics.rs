@@ -200,7 +200,7 @@ impl Metrics {
 }
 
 impl NamedFigures {
-    /// Returns the figures as text, with this separator between statistics. `None` if there are none.
+    /// Returns the figures as text, with this separator between statistics. `None` without figures.
     pub(crate) fn text(&self, separator: &str) -> Option<String> {
         let shown = |value| figure(self.unit, value);
         Some(match self.figures {

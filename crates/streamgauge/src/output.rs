@@ -96,8 +96,8 @@ impl Outputs {
         Ok(outputs)
     }
 
-    /// Writes each report with `report` and the tables with `add`, and shows the summary: on standard
-    /// output unless a report goes there.
+    /// Writes each report with `report` and the tables with `add`, and shows the summary: on
+    /// standard output unless a report goes there.
     pub(crate) fn write(
         self,
         report: impl Fn(ReportFormat, &mut dyn Write) -> Result<(), ReportError>,

@@ -296,9 +296,9 @@ impl Client {
                     true => m::RELOAD_DELAY,
                     false => m::PLAYLIST_DELAY,
                 };
-                cx.recorder.record(histogram, took.as_nanos() as u64);
+                cx.recorder.record_duration(histogram, took);
                 if let Some(age) = request.age {
-                    cx.recorder.record(m::PLAYLIST_AGE, age.as_nanos() as u64);
+                    cx.recorder.record_duration(m::PLAYLIST_AGE, age);
                 }
                 let text = std::mem::take(&mut self.tracks[track].text);
                 match coding::decode(text, request.coding.as_deref(), PLAYLIST_BYTES_MAX) {
@@ -405,8 +405,7 @@ impl Client {
         if self.is_live && track == 0 && self.playback.has_begun() {
             let (position, _) = self.playback.position(cx.now);
             if let Some(distance) = own.distance(position, &self.config) {
-                cx.recorder
-                    .record(m::LIVE_DISTANCE, distance.as_nanos() as u64);
+                cx.recorder.record_duration(m::LIVE_DISTANCE, distance);
             }
         }
         self.count_due(cx, update.missed);
@@ -573,8 +572,7 @@ impl Client {
         if change.begins {
             self.playback_began = Some(at);
             let delay = at.since(self.planned_start);
-            cx.recorder
-                .record(m::PLAYBACK_DELAY, delay.as_nanos() as u64);
+            cx.recorder.record_duration(m::PLAYBACK_DELAY, delay);
         }
         if let Some(stalled) = change.stalled {
             self.count_stall(cx, stalled);
@@ -591,7 +589,7 @@ impl Client {
         cx.recorder.add(m::STALLS, 1);
         cx.recorder
             .add(m::STALL_NANOSECONDS, stalled.as_nanos() as u64);
-        cx.recorder.record(m::STALL_TIME, stalled.as_nanos() as u64);
+        cx.recorder.record_duration(m::STALL_TIME, stalled);
     }
 
     fn handle_closed(&mut self, cx: &mut Context<'_>, channel: ChannelId, how: CloseReason) {
@@ -650,8 +648,7 @@ impl Session for Client {
                 if let Some((track, lane)) = self.find(channel) {
                     if !std::mem::replace(&mut self.is_connected, true) {
                         let delay = cx.now.since(self.started);
-                        cx.recorder
-                            .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+                        cx.recorder.record_duration(clients::CONNECT_DELAY, delay);
                     }
                     let connection = self.tracks[track].lane_mut(lane);
                     connection.handle_opened(cx, &self.config, &mut self.shared, (local, remote));

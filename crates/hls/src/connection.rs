@@ -278,8 +278,7 @@ impl Connection {
         let delay = at.since(request.sent_at);
         // A response that waits for something says nothing about the server's speed.
         if request.patience.is_zero() {
-            cx.recorder
-                .record(m::RESPONSE_DELAY, delay.as_nanos() as u64);
+            cx.recorder.record_duration(m::RESPONSE_DELAY, delay);
         }
         cx.recorder.add(m::RESPONSES, 1);
         let caching = Caching::read(&head.headers);

@@ -15,7 +15,7 @@ use crate::inspection::Findings;
 use crate::metrics as m;
 use crate::playlist::{Extent, HintKind, Key};
 use kit::http1::Url;
-use kit::metrics as clients;
+use kit::lifecycle;
 use session::{Context, Note, Output};
 
 /// Encryption of a segment, as far as the player knows it.
@@ -30,13 +30,7 @@ pub(super) enum Found {
 impl Client {
     pub(super) fn begin_media(&mut self, cx: &mut Context<'_>, at: Time) {
         self.first_media = Some(at);
-        for (histogram, from) in [
-            (clients::STARTUP_DELAY, self.planned_start),
-            (clients::STARTUP_DELAY_FROM_SENT, self.started),
-        ] {
-            cx.recorder
-                .record(histogram, at.since(from).as_nanos() as u64);
-        }
+        lifecycle::record_startup(cx.recorder, at, self.planned_start, self.started);
         cx.out.push_back(Output::Playing { at });
     }
 
@@ -68,8 +62,7 @@ impl Client {
         };
         if picture.is_complete {
             let delay = at.since(self.planned_start);
-            cx.recorder
-                .record(m::KEY_FRAME_DELAY, delay.as_nanos() as u64);
+            cx.recorder.record_duration(m::KEY_FRAME_DELAY, delay);
         }
     }
 
@@ -161,7 +154,7 @@ impl Client {
         let bytes = own.body_bytes;
         if let Some(Wanted::Key(url)) = wanted {
             cx.recorder.add(m::KEYS, 1);
-            cx.recorder.record(m::KEY_DELAY, took.as_nanos() as u64);
+            cx.recorder.record_duration(m::KEY_DELAY, took);
             if let Some(key) = own.content.key(own.body_bytes) {
                 self.shared.keep_key(url, key);
             }
@@ -173,7 +166,7 @@ impl Client {
                 true => m::PART_DELAY,
                 false => m::SEGMENT_DELAY,
             };
-            cx.recorder.record(histogram, took.as_nanos() as u64);
+            cx.recorder.record_duration(histogram, took);
             let findings = own.finish_inspection();
             self.take_piece(cx, track, (piece, took), &findings, at);
             if track == 0 {
@@ -183,7 +176,7 @@ impl Client {
             && hint.kind == HintKind::Part
             && !hint.is_open()
         {
-            cx.recorder.record(m::HINT_DELAY, took.as_nanos() as u64);
+            cx.recorder.record_duration(m::HINT_DELAY, took);
         }
         self.advance(cx, track);
     }
@@ -246,7 +239,7 @@ impl Client {
         } = part;
         if let Some(since) = part.requested_at {
             let delay = part.at.since(since);
-            cx.recorder.record(m::HINT_DELAY, delay.as_nanos() as u64);
+            cx.recorder.record_duration(m::HINT_DELAY, delay);
         }
         // The part is played once the playlist lists it.
         let at = part.at.max(self.latest);
@@ -349,7 +342,7 @@ impl Client {
         if let (Some(date), Some(wall_clock), Some(shown)) = (date, self.wall_clock, shown) {
             let shown = wall_clock + shown.since(Time::ZERO);
             let latency = shown.saturating_sub(date);
-            cx.recorder.record(histogram, latency.as_nanos() as u64);
+            cx.recorder.record_duration(histogram, latency);
         }
     }
 }

@@ -306,12 +306,7 @@ impl Client {
             return;
         }
         self.first_media = Some(at);
-        for (histogram, from) in [
-            (clients::STARTUP_DELAY, self.planned_start),
-            (clients::STARTUP_DELAY_FROM_SENT, self.started),
-        ] {
-            cx.recorder.record_duration(histogram, at.since(from));
-        }
+        lifecycle::record_startup(cx.recorder, at, self.planned_start, self.started);
         cx.out.push_back(Output::Playing { at });
     }
 

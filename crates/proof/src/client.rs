@@ -10,7 +10,7 @@ use super::config::ClientConfig;
 use super::failure::Failure;
 use super::metrics as m;
 use super::receiver::Receiver;
-use kit::metrics as clients;
+use kit::lifecycle;
 use session::{
     ChannelId, Context, Datagram, Input, Open, Outcome, Output, ReadTiming, Session, Sinks,
     StreamRow,
@@ -114,12 +114,7 @@ impl Client {
         if std::mem::replace(&mut self.phase, Phase::Playing) == Phase::Playing {
             return;
         }
-        for (metric, since) in [
-            (clients::STARTUP_DELAY, self.due),
-            (clients::STARTUP_DELAY_FROM_SENT, self.started),
-        ] {
-            cx.recorder.record_duration(metric, at.since(since));
-        }
+        lifecycle::record_startup(cx.recorder, at, self.due, self.started);
         cx.out.push_back(Output::Playing { at });
     }
 

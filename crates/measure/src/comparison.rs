@@ -8,6 +8,8 @@
 //! Logarithms are compared, so that a difference is a ratio. Shares, and metrics that are zero in
 //! some run, are compared as they are.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Smallest relative difference that counts, by default: 5 %.
@@ -44,23 +46,27 @@ pub enum Sample<'a> {
     Separate(&'a [f64], &'a [f64]),
 }
 
-/// Scale on which two values are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Scale of an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "ScaleName")]
 pub enum Scale {
     /// B divided by A.
     Ratio,
-    /// B minus A.
+    /// B minus A: for shares, and if a value is zero.
     Difference,
 }
 
-/// Word for a metric of B, compared with A.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Result of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "WordName")]
 pub enum Word {
-    /// Better by at least the minimum effect.
+    /// B is better by at least the smallest effect that counts.
     Better,
-    /// Worse by at least the minimum effect.
+    /// B is worse by at least that effect.
     Worse,
-    /// The difference is smaller than the minimum effect.
+    /// The difference is smaller than that effect.
     Same,
     /// The runs show none of the others.
     CannotTell,

@@ -1,5 +1,6 @@
 //! The verdict of a run: result, reasons and exit code.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::human::significant;
@@ -21,17 +22,18 @@ pub const EXIT_INVALID: u8 = 110;
 /// failed, that is the cause.
 pub const NO_PUBLISHER: &str = "no_publisher";
 
-/// Result of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Outcome of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "Outcome")]
 pub enum VerdictResult {
     /// Every threshold held, and the measurement can be trusted.
     Pass,
     /// A threshold did not hold, and the measurement can be trusted.
     Fail,
-    /// The measurement cannot be trusted, so nothing is concluded from it.
+    /// The measurement cannot be trusted, whatever the thresholds say.
     Invalid,
-    /// The user stopped the run before its planned end, so there is no verdict.
+    /// The user stopped the run before its planned end. The thresholds state what held until then.
     Stopped,
 }
 
@@ -47,13 +49,12 @@ impl VerdictResult {
     }
 }
 
-/// Result of a run, with reasons.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Verdict of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
-    /// The result.
+    /// Outcome of the run.
     pub result: VerdictResult,
-    /// Reasons: first those that make the run invalid, then those that ended it early, then the
-    /// failed thresholds. Empty for a pass.
+    /// Reasons: failed thresholds, or what makes the measurement invalid. Empty for a pass.
     pub reasons: Vec<String>,
     /// True if the user stopped the run before its planned end.
     pub stopped_by_user: bool,

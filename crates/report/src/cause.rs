@@ -1,9 +1,10 @@
 //! Cause of a run's verdict in one sentence: the line that is read first, and often alone.
 
+use measure::VerdictResult;
 use measure::verdict::NO_PUBLISHER;
 
 use crate::human::{count, plural, short_duration};
-use crate::model::{Failure, Outcome, Population, Report};
+use crate::model::{Failure, Population, Report};
 
 /// Returns the cause of a verdict, or `None` for a pass.
 ///
@@ -16,10 +17,10 @@ use crate::model::{Failure, Outcome, Population, Report};
 pub fn cause(report: &Report) -> Option<String> {
     let verdict = &report.verdict;
     match verdict.result {
-        Outcome::Pass => degraded(report),
-        Outcome::Stopped => Some(stopped(report)),
-        Outcome::Invalid => verdict.reasons.first().cloned(),
-        Outcome::Fail => servers_end(report)
+        VerdictResult::Pass => degraded(report),
+        VerdictResult::Stopped => Some(stopped(report)),
+        VerdictResult::Invalid => verdict.reasons.first().cloned(),
+        VerdictResult::Fail => servers_end(report)
             .or_else(|| failed_clients(report).map(|(_, text)| text))
             .or_else(|| verdict.reasons.first().cloned())
             .map(|cause| match degraded(report) {
@@ -51,22 +52,22 @@ pub(crate) fn other_reasons(report: &Report) -> Vec<&str> {
         None => failed_clients(report),
     };
     match (report.verdict.result, of_clients) {
-        (Outcome::Pass | Outcome::Stopped, _) => reasons.collect(),
-        (Outcome::Fail, Some((population, _))) => {
+        (VerdictResult::Pass | VerdictResult::Stopped, _) => reasons.collect(),
+        (VerdictResult::Fail, Some((population, _))) => {
             let implied = format!("`{population}.failed == 0` (implied)");
             reasons
                 .filter(|reason| !reason.starts_with(&implied))
                 .collect()
         }
-        (Outcome::Invalid | Outcome::Fail, _) => reasons.skip(1).collect(),
+        (VerdictResult::Invalid | VerdictResult::Fail, _) => reasons.skip(1).collect(),
     }
 }
 
 /// Returns all reasons for the verdict, the cause first.
 pub(crate) fn all_reasons(report: &Report) -> Vec<String> {
     match report.verdict.result {
-        Outcome::Pass | Outcome::Stopped => report.verdict.reasons.clone(),
-        Outcome::Invalid | Outcome::Fail => {
+        VerdictResult::Pass | VerdictResult::Stopped => report.verdict.reasons.clone(),
+        VerdictResult::Invalid | VerdictResult::Fail => {
             let others = other_reasons(report).into_iter().map(str::to_owned);
             cause(report).into_iter().chain(others).collect()
         }

@@ -9,15 +9,17 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use measure::VerdictResult;
+use measure::comparison::Word;
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 
 use crate::ReportError;
 use crate::cause::{all_reasons, cause};
 use crate::human::figure;
-use crate::model::{Outcome, Report, Threshold};
+use crate::model::{Report, Threshold};
 use crate::sanitize;
 use crate::series::search::SearchState;
-use crate::series::{Row, RowOutcome, Series, WordName, comparison_words, search_words, words};
+use crate::series::{Row, RowOutcome, Series, comparison_words, search_words, words};
 use crate::terminal::one_line;
 
 /// Name of the root element. It distinguishes the file from those of other programs.
@@ -106,11 +108,11 @@ pub fn write_series(
     write_suites(suites, out)
 }
 
-fn of_word(word: WordName, text: &str) -> TestCaseStatus {
+fn of_word(word: Word, text: &str) -> TestCaseStatus {
     match word {
-        WordName::Better | WordName::Same => TestCaseStatus::success(),
-        WordName::Worse => not_passed(NonSuccessKind::Failure, text),
-        WordName::CannotTell => not_passed(NonSuccessKind::Error, text),
+        Word::Better | Word::Same => TestCaseStatus::success(),
+        Word::Worse => not_passed(NonSuccessKind::Failure, text),
+        Word::CannotTell => not_passed(NonSuccessKind::Error, text),
     }
 }
 
@@ -161,14 +163,16 @@ fn suite(report: &Report, name: &str) -> TestSuite {
         suite.add_test_case(of_threshold(threshold, &name));
     }
     let others = reasons_without_threshold(report);
-    if report.verdict.result == Outcome::Fail && !others.is_empty() {
+    if report.verdict.result == VerdictResult::Fail && !others.is_empty() {
         let status = not_passed(NonSuccessKind::Failure, &others.join("; "));
         suite.add_test_case(case("run", &name, status));
     }
     let status = match report.verdict.result {
-        Outcome::Pass | Outcome::Fail => TestCaseStatus::success(),
-        Outcome::Invalid => not_passed(NonSuccessKind::Error, &report.verdict.reasons.join("; ")),
-        Outcome::Stopped => {
+        VerdictResult::Pass | VerdictResult::Fail => TestCaseStatus::success(),
+        VerdictResult::Invalid => {
+            not_passed(NonSuccessKind::Error, &report.verdict.reasons.join("; "))
+        }
+        VerdictResult::Stopped => {
             let cause = cause(report).unwrap_or_default();
             not_passed(NonSuccessKind::Error, &cause)
         }

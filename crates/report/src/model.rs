@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use measure::media::Media;
 use measure::server::{GivenBack, ServerLog};
 use measure::tester::{RunnerSummary, WorkerFigures};
-use measure::{Build, Catalogue, ClockError, Finding, Unit};
+use measure::{Build, Catalogue, ClockError, Finding, Unit, Verdict};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::Serializer;
 
@@ -196,31 +196,6 @@ pub struct Setting {
     pub value: String,
 }
 
-/// Verdict of a run.
-#[derive(Clone, Debug, serde::Serialize, JsonSchema)]
-pub struct Verdict {
-    /// Outcome of the run.
-    pub result: Outcome,
-    /// Reasons: failed thresholds, or what makes the measurement invalid. Empty for a pass.
-    pub reasons: Vec<String>,
-    /// True if the user stopped the run before its planned end.
-    pub stopped_by_user: bool,
-}
-
-/// Outcome of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// Every threshold held, and the measurement can be trusted.
-    Pass,
-    /// A threshold did not hold, and the measurement can be trusted.
-    Fail,
-    /// The measurement cannot be trusted, whatever the thresholds say.
-    Invalid,
-    /// The user stopped the run before its planned end. The thresholds state what held until then.
-    Stopped,
-}
-
 /// A threshold with its result.
 #[derive(Clone, Debug, serde::Serialize, JsonSchema)]
 pub struct Threshold {
@@ -359,18 +334,6 @@ pub struct Event {
     pub subject: Option<String>,
     /// Description of the event.
     pub text: String,
-}
-
-impl Outcome {
-    /// Name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Outcome::Pass => "pass",
-            Outcome::Fail => "fail",
-            Outcome::Invalid => "invalid",
-            Outcome::Stopped => "stopped",
-        }
-    }
 }
 
 fn population_map<S: Serializer>(list: &[Population], serializer: S) -> Result<S::Ok, S::Error> {

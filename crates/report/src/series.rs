@@ -32,14 +32,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use measure::comparison::MIN_EFFECT;
-use measure::{Catalogue, ClockError};
+use measure::{Catalogue, ClockError, VerdictResult};
 use runfile::Reader;
 use runfile::series::{EntryOutcome, Index, IndexError};
 use schemars::JsonSchema;
 
 pub use self::capacity::Capacity;
 pub use capacity_comparison::CapacityComparison;
-pub use comparison::{ComparedMetric, ComparisonResult, ScaleName, WordName};
+pub use comparison::{ComparedMetric, ComparisonResult};
 pub use delay::DelayParts;
 pub use figures::Figures;
 pub use found::Found;
@@ -422,10 +422,10 @@ pub(crate) fn row_of(reader: &Reader, report: &Report) -> Result<Row, ReportErro
         values: varied.iter().map(|setting| setting.value.clone()).collect(),
         outcome: match report.verdict.result {
             _ if report.verdict.stopped_by_user => RowOutcome::Stopped,
-            crate::model::Outcome::Pass => RowOutcome::Pass,
-            crate::model::Outcome::Fail => RowOutcome::Fail,
-            crate::model::Outcome::Invalid => RowOutcome::Invalid,
-            crate::model::Outcome::Stopped => RowOutcome::Stopped,
+            VerdictResult::Pass => RowOutcome::Pass,
+            VerdictResult::Fail => RowOutcome::Fail,
+            VerdictResult::Invalid => RowOutcome::Invalid,
+            VerdictResult::Stopped => RowOutcome::Stopped,
         },
         reasons: all_reasons(report),
         figures: Some(sums::figures(reader, report)?),

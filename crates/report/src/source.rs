@@ -10,8 +10,7 @@ use measure::server::ServerLog;
 use measure::tester::RunnerSummary;
 use measure::totals::measured_seconds;
 use measure::{
-    Catalogue, ClockError, Finding, Meaning, ThresholdResult, Time, Totals,
-    Verdict as MeasuredVerdict, VerdictResult,
+    Catalogue, ClockError, Finding, Meaning, ThresholdResult, Time, Totals, Verdict, VerdictResult,
 };
 use runfile::{ClientOutcome, Fact, Reader, Subject, fact};
 
@@ -20,8 +19,8 @@ use crate::limits::{Evidence, SubjectKind};
 use crate::loss::{self, PopulationLink};
 use crate::metrics::{Metrics, round_figure};
 use crate::model::{
-    Clients, Event, Failure, Held, Link, Outcome, Population, Report, Run, SCHEMA_VERSION, Setting,
-    Tester, Threshold, Verdict,
+    Clients, Event, Failure, Held, Link, Population, Report, Run, SCHEMA_VERSION, Setting, Tester,
+    Threshold,
 };
 use crate::time::rfc3339;
 use crate::window::{ReportWindow, SubjectWindow, counter, level};
@@ -163,7 +162,7 @@ impl Report {
     pub fn from_run(reader: &Reader) -> Result<Report, ReportError> {
         let sums = Sums::of(reader)?;
         let (verdict, thresholds) = match reader.verdict()? {
-            Some((verdict, thresholds)) => (verdict.into(), thresholds),
+            Some((verdict, thresholds)) => (verdict, thresholds),
             None => (cut_off(), Vec::new()),
         };
         let health = noted(reader, &fact::HEALTH)?;
@@ -484,7 +483,7 @@ fn events(reader: &Reader) -> Result<Vec<Event>, ReportError> {
 
 pub(crate) fn cut_off() -> Verdict {
     Verdict {
-        result: Outcome::Invalid,
+        result: VerdictResult::Invalid,
         reasons: vec![
             "the run was cut off or is still running: it has no verdict, and the figures cover it up \
              to the last second kept"
@@ -509,21 +508,6 @@ impl From<ThresholdResult> for Threshold {
             undecided: result.undecided,
             clock_error: result.clock_error.map(round_figure),
             unit: result.unit,
-        }
-    }
-}
-
-impl From<MeasuredVerdict> for Verdict {
-    fn from(verdict: MeasuredVerdict) -> Verdict {
-        Verdict {
-            result: match verdict.result {
-                VerdictResult::Pass => Outcome::Pass,
-                VerdictResult::Fail => Outcome::Fail,
-                VerdictResult::Invalid => Outcome::Invalid,
-                VerdictResult::Stopped => Outcome::Stopped,
-            },
-            reasons: verdict.reasons,
-            stopped_by_user: verdict.stopped_by_user,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use measure::comparison::Scale;
 use measure::metric::MetricSource;
 use measure::totals::WINDOW_SECONDS_MIN;
 use measure::{Totals, Unit};
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::downsample::round_significant;
 use crate::ReportError;
-use crate::series::comparison::{ComparedMetric, ComparisonResult, Curve, ScaleName};
+use crate::series::comparison::{ComparedMetric, ComparisonResult, Curve};
 use crate::series::{Series, comparison_words};
 use crate::source::is_population;
 
@@ -82,9 +83,9 @@ fn scaled(metric: &ComparedMetric, effect: Option<f64>) -> Value {
         return Value::Null;
     };
     let in_effects = match metric.scale {
-        ScaleName::Ratio => effect.ln() / metric.min_effect.ln_1p(),
-        ScaleName::Difference if effect == 0.0 => 0.0,
-        ScaleName::Difference => effect / metric.min_effect,
+        Scale::Ratio => effect.ln() / metric.min_effect.ln_1p(),
+        Scale::Difference if effect == 0.0 => 0.0,
+        Scale::Difference => effect / metric.min_effect,
     };
     let improved = match metric.larger_is_better {
         true => in_effects,

@@ -9,7 +9,7 @@ use std::io::Write;
 
 use measure::tester::RunnerState;
 use measure::totals::measured_seconds;
-use measure::{Health, HealthBounds, Judge, Threshold, Unit, Verdict as Measured};
+use measure::{Health, HealthBounds, Judge, Threshold, Unit, Verdict};
 use runfile::{Reader, fact};
 use serde_json::{Value, json};
 
@@ -136,7 +136,7 @@ impl Live {
         let mut judged = self.judge.finish(&self.sums.totals, clock_error(reader)?);
         judged.retain(|threshold| !threshold.no_data);
         let findings = self.health.findings();
-        let verdict = Measured::decide(&judged, measure::VerdictInput::default()).into();
+        let verdict = Verdict::decide(&judged, measure::VerdictInput::default());
         let report = Report::of(reader, &self.sums, verdict, judged, findings)?;
         let mut run = overview::head(reader, &report, &self.time_series)?;
         let warm_up = self.warm_up_left(reader);

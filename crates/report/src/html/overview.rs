@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use measure::tester::RunnerSummary;
-use measure::{Catalogue, Threshold, Unit};
+use measure::{Catalogue, Threshold, Unit, VerdictResult};
 use runfile::Reader;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use crate::human::{count, duration, figure, figure_or_dash, plural, short_durati
 use crate::link::loss_reasons;
 use crate::metric_words::metric_words;
 use crate::metrics::{MetricFigures, Metrics};
-use crate::model::{self, Outcome, Population, Report};
+use crate::model::{self, Population, Report};
 use crate::own_counts::OwnCounts;
 use crate::rows::rows;
 use crate::terminal::clients_line;
@@ -254,7 +254,7 @@ fn tester(report: &Report) -> Value {
     let word = match (fit, report.verdict.result) {
         (false, _) => "not to be trusted",
         // The run is invalid for another reason than the tester's health.
-        (true, Outcome::Invalid) => "within its bounds",
+        (true, VerdictResult::Invalid) => "within its bounds",
         (true, _) => "fit",
     };
     let findings = health.iter().map(|finding| {

@@ -2,7 +2,7 @@
 
 use measure::metric::MetricSource;
 use measure::threshold::Comparison;
-use measure::{Threshold, Unit};
+use measure::{Threshold, Unit, VerdictResult};
 use serde_json::{Value, json};
 
 use super::cards::{parts, shown_metrics};
@@ -11,18 +11,18 @@ use crate::cause::{cause, other_reasons};
 use crate::head::SERVED_WELL;
 use crate::human::{count, digits, duration, figure, plural, short_duration};
 use crate::metric_words::{capital, metric_words};
-use crate::model::{self, Outcome, Report};
+use crate::model::{self, Report};
 use crate::rows::{RenderedRow, rows};
 
 /// Explains an outcome.
-fn meaning(outcome: Outcome) -> &'static str {
+fn meaning(outcome: VerdictResult) -> &'static str {
     match outcome {
-        Outcome::Pass => "The measurement can be trusted, and no requirement failed.",
-        Outcome::Fail => "A threshold did not hold, and the measurement can be trusted.",
-        Outcome::Invalid => {
+        VerdictResult::Pass => "The measurement can be trusted, and no requirement failed.",
+        VerdictResult::Fail => "A threshold did not hold, and the measurement can be trusted.",
+        VerdictResult::Invalid => {
             "The measurement cannot be trusted: these figures say nothing about the server."
         }
-        Outcome::Stopped => "The user stopped the run before its planned end.",
+        VerdictResult::Stopped => "The user stopped the run before its planned end.",
     }
 }
 
@@ -31,8 +31,8 @@ pub(super) fn verdict(report: &Report, time_series: &TimeSeries) -> Value {
     let mut detail = None;
     let in_words = || cause(report).map_or_else(String::new, |text| capital(&text));
     let (sentence, since) = match report.verdict.result {
-        Outcome::Pass => (pass_sentence(report), None),
-        Outcome::Fail => match decisive_threshold(report) {
+        VerdictResult::Pass => (pass_sentence(report), None),
+        VerdictResult::Fail => match decisive_threshold(report) {
             Some(of) => {
                 detail = causes_of_viewers(report, &report.thresholds[of]);
                 (
@@ -42,16 +42,16 @@ pub(super) fn verdict(report: &Report, time_series: &TimeSeries) -> Value {
             }
             None => (in_words(), None),
         },
-        Outcome::Invalid => {
+        VerdictResult::Invalid => {
             // The part after the first semicolon says where it happened and what to do.
             let cause = cause(report).unwrap_or_default();
             let (why, rest) = cause.split_once("; ").unwrap_or((&cause, ""));
             detail = Some(capital(rest)).filter(|rest| !rest.is_empty());
             (format!("Not to be trusted: {why}."), None)
         }
-        Outcome::Stopped => (in_words(), None),
+        VerdictResult::Stopped => (in_words(), None),
     };
-    let failed = report.verdict.result == Outcome::Fail;
+    let failed = report.verdict.result == VerdictResult::Fail;
     let limited = match (failed, report.server_limits.first(), &report.server) {
         (true, Some(limit), _) => Some(format!("What limited the server: {}.", limit.text)),
         (true, None, Some(_)) => {
@@ -77,7 +77,7 @@ pub(super) fn verdict(report: &Report, time_series: &TimeSeries) -> Value {
 fn describe_reason(report: &Report, reason: &str) -> String {
     let mut failed = report.thresholds.iter().filter(|one| one.has_failed());
     let of_reason = failed.find(|one| reason.starts_with(&format!("`{}`", one.threshold)));
-    match of_reason.filter(|_| report.verdict.result == Outcome::Fail) {
+    match of_reason.filter(|_| report.verdict.result == VerdictResult::Fail) {
         Some(threshold) => match causes_of_viewers(report, threshold) {
             Some(causes) => format!("{} {causes}", describe_threshold(threshold)),
             None => describe_threshold(threshold),

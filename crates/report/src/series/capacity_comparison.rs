@@ -3,9 +3,9 @@
 use measure::comparison::CONFIDENCE;
 use schemars::JsonSchema;
 
-use super::comparison::WordName;
 use super::search::{CapacityResult, LoadValue, Probability};
 use super::{Series, comparison::COMPARE};
+use measure::comparison::Word;
 
 /// Comparison of two capacities, with all other values equal.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, JsonSchema)]
@@ -33,7 +33,7 @@ pub struct CapacityComparison {
     /// Differences between the scenarios and the machines of A and B, apart from the server.
     pub differences: Vec<String>,
     /// Result: a word with a probability of at least 95 %.
-    pub result: WordName,
+    pub result: Word,
 }
 
 /// Compares the searches of two variants, for each combination of the other values.
@@ -102,10 +102,10 @@ fn compare(
     let smaller = is_known.then(|| probability_below(other, one, share));
     let larger = is_known.then(|| probability_below(one, other, share));
     let result = match smaller.zip(larger) {
-        Some((smaller, _)) if smaller >= CONFIDENCE => WordName::Worse,
-        Some((_, larger)) if larger >= CONFIDENCE => WordName::Better,
-        Some((smaller, larger)) if 1.0 - smaller - larger >= CONFIDENCE => WordName::Same,
-        _ => WordName::CannotTell,
+        Some((smaller, _)) if smaller >= CONFIDENCE => Word::Worse,
+        Some((_, larger)) if larger >= CONFIDENCE => Word::Better,
+        Some((smaller, larger)) if 1.0 - smaller - larger >= CONFIDENCE => Word::Same,
+        _ => Word::CannotTell,
     };
     CapacityComparison {
         with,

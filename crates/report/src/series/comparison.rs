@@ -47,7 +47,7 @@ pub struct ComparisonResult {
     /// Differences between the scenarios and the machines of A and B, apart from the server.
     pub differences: Vec<String>,
     /// Result for all judged metrics together.
-    pub result: WordName,
+    pub result: Word,
     /// Each metric. The judged ones are first: those of the explicit thresholds and the share of
     /// failed clients, or all if there are no explicit thresholds.
     pub metrics: Vec<ComparedMetric>,
@@ -73,7 +73,7 @@ pub struct ComparedMetric {
     /// Numbers of the pairs of these values, counted from 1. Empty if the runs form no pairs.
     pub pairs: Vec<usize>,
     /// Scale of `effect`, `low`, `high` and `min_effect`.
-    pub scale: ScaleName,
+    pub scale: Scale,
     /// Ratio of B to A (geometric mean), or the mean difference between them in the unit. Null if
     /// the runs of A or of B have no value.
     pub effect: Option<f64>,
@@ -89,7 +89,7 @@ pub struct ComparedMetric {
     /// Numbers of the pairs that were left out because they differ far too much from the others.
     pub spoiled: Vec<usize>,
     /// Result for this metric.
-    pub result: WordName,
+    pub result: Word,
     /// Metric of the windows that the curves show.
     #[serde(skip)]
     pub(crate) curve: Option<Curve>,
@@ -102,53 +102,6 @@ pub(crate) struct Curve {
     pub(crate) subject: Option<String>,
     pub(crate) metric: String,
     pub(crate) statistic: Statistic,
-}
-
-/// Result of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum WordName {
-    /// B is better by at least the smallest effect that counts.
-    Better,
-    /// B is worse by at least that effect.
-    Worse,
-    /// The difference is smaller than that effect.
-    Same,
-    /// The runs show none of the others.
-    CannotTell,
-}
-
-impl WordName {
-    /// The word as shown.
-    pub fn text(self) -> &'static str {
-        match self {
-            WordName::Better => Word::Better.text(),
-            WordName::Worse => Word::Worse.text(),
-            WordName::Same => Word::Same.text(),
-            WordName::CannotTell => Word::CannotTell.text(),
-        }
-    }
-}
-
-impl From<Word> for WordName {
-    fn from(word: Word) -> WordName {
-        match word {
-            Word::Better => WordName::Better,
-            Word::Worse => WordName::Worse,
-            Word::Same => WordName::Same,
-            Word::CannotTell => WordName::CannotTell,
-        }
-    }
-}
-
-/// Scale of an effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ScaleName {
-    /// B divided by A.
-    Ratio,
-    /// B minus A: for shares, and if a value is zero.
-    Difference,
 }
 
 /// A value that is compared, and the direction in which it improves.
@@ -524,7 +477,7 @@ fn compare(series: &Series, sides: Sides<'_>, basis: Basis<'_>) -> ComparisonRes
             // A metric that only one variant has cannot be judged.
             let word = found.as_ref().and_then(|_| words.next());
             ComparedMetric {
-                result: word.unwrap_or(Word::CannotTell).into(),
+                result: word.unwrap_or(Word::CannotTell),
                 ..metric.clone()
             }
         }));
@@ -546,17 +499,17 @@ fn compare(series: &Series, sides: Sides<'_>, basis: Basis<'_>) -> ComparisonRes
 
 /// Returns the word for all judged metrics: worse if any is worse, else unknown if any is unknown or
 /// has no data, as a threshold without data does not hold.
-fn overall(metrics: &[ComparedMetric], lacks_data: bool) -> WordName {
+fn overall(metrics: &[ComparedMetric], lacks_data: bool) -> Word {
     let judged = || metrics.iter().filter(|metric| metric.judged);
-    let any = |word: WordName| judged().any(|metric| metric.result == word);
-    if any(WordName::Worse) {
-        WordName::Worse
-    } else if judged().next().is_none() || lacks_data || any(WordName::CannotTell) {
-        WordName::CannotTell
-    } else if any(WordName::Better) {
-        WordName::Better
+    let any = |word: Word| judged().any(|metric| metric.result == word);
+    if any(Word::Worse) {
+        Word::Worse
+    } else if judged().next().is_none() || lacks_data || any(Word::CannotTell) {
+        Word::CannotTell
+    } else if any(Word::Better) {
+        Word::Better
     } else {
-        WordName::Same
+        Word::Same
     }
 }
 
@@ -607,16 +560,13 @@ fn compare_metric(
         a,
         b,
         pairs,
-        scale: match found.as_ref().map(|found| found.scale) {
-            Some(Scale::Difference) => ScaleName::Difference,
-            Some(Scale::Ratio) | None => ScaleName::Ratio,
-        },
+        scale: found.as_ref().map_or(Scale::Ratio, |found| found.scale),
         effect: found.as_ref().map(|found| found.effect),
         low: interval.map(|interval| interval.0),
         high: interval.map(|interval| interval.1),
         min_effect: found.as_ref().map_or(min_effect, |found| found.min_effect),
         p_value: found.as_ref().and_then(|found| found.p_value),
-        result: WordName::CannotTell,
+        result: Word::CannotTell,
         curve: about.curve,
     };
     Some((compared, found))

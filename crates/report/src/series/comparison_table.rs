@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::comparison::{ComparedMetric, ComparisonResult, WordName};
+use measure::comparison::Word;
+
+use super::comparison::{ComparedMetric, ComparisonResult};
 use super::comparison_words as words;
 use crate::terminal::{Layout, wrap};
 
@@ -28,8 +30,7 @@ pub(super) fn comparison(found: &ComparisonResult, layout: Layout) -> String {
         }
     };
     paragraph(&mut text, &words::basis(found), false);
-    let differs =
-        |metric: &ComparedMetric| matches!(metric.result, WordName::Better | WordName::Worse);
+    let differs = |metric: &ComparedMetric| matches!(metric.result, Word::Better | Word::Worse);
     let shown: Vec<&ComparedMetric> = found
         .metrics
         .iter()
@@ -52,10 +53,10 @@ pub(super) fn comparison(found: &ComparisonResult, layout: Layout) -> String {
         }
         let word = format!("{:WORD$}", metric.result.text());
         let word = match metric.result {
-            WordName::Better => layout.paint.good(&word),
-            WordName::Worse => layout.paint.bad(&word),
-            WordName::CannotTell => layout.paint.doubtful(&word),
-            WordName::Same => word,
+            Word::Better => layout.paint.good(&word),
+            Word::Worse => layout.paint.bad(&word),
+            Word::CannotTell => layout.paint.doubtful(&word),
+            Word::Same => word,
         };
         let line = format!("{:title$}  {:values$}", metric.title, words::values(metric));
         let effect = words::effect_text(metric);

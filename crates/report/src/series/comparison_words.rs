@@ -3,7 +3,9 @@
 use measure::Unit;
 
 use super::capacity_comparison::CapacityComparison;
-use super::comparison::{ComparedMetric, ComparisonResult, ScaleName, WordName};
+use measure::comparison::{Scale, Word};
+
+use super::comparison::{ComparedMetric, ComparisonResult};
 use super::search::LoadValue;
 use super::words::with;
 use crate::human::{digits, figure, plural};
@@ -15,12 +17,7 @@ const NAMED_MAX: usize = 3;
 /// Returns the result in one sentence: `new against old: worse in loss; same in jitter`.
 pub(crate) fn answer(found: &ComparisonResult) -> String {
     let judged = || found.metrics.iter().filter(|metric| metric.judged);
-    let order = [
-        WordName::Worse,
-        WordName::Better,
-        WordName::Same,
-        WordName::CannotTell,
-    ];
+    let order = [Word::Worse, Word::Better, Word::Same, Word::CannotTell];
     let parts = order.into_iter().filter_map(|word| {
         let all: Vec<&str> = judged()
             .filter(|metric| metric.result == word)
@@ -167,11 +164,11 @@ pub(crate) fn effect_text(metric: &ComparedMetric) -> String {
     let signed = |value: f64| format!("{}{}", sign(value), rounded(value));
     // Number and unit: the interval needs the unit once.
     let (number, unit): (Box<dyn Fn(f64) -> String>, &str) = match (metric.scale, metric.unit) {
-        (ScaleName::Ratio, _) => (Box::new(move |value| signed((value - 1.0) * 100.0)), " %"),
-        (ScaleName::Difference, Unit::Ratio) => {
+        (Scale::Ratio, _) => (Box::new(move |value| signed((value - 1.0) * 100.0)), " %"),
+        (Scale::Difference, Unit::Ratio) => {
             (Box::new(move |value| signed(value * 100.0)), " points")
         }
-        (ScaleName::Difference, unit) => (
+        (Scale::Difference, unit) => (
             Box::new(move |value| format!("{}{}", sign(value), figure(unit, value))),
             "",
         ),

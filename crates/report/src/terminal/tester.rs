@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use measure::tester::WorkerFigures;
-use measure::{Finding, Unit};
+use measure::{Finding, Unit, VerdictResult};
 
 use super::Screen;
 use crate::human::{count, figure, figure_or_dash, plural};
 use crate::metrics::Metrics;
-use crate::model::{Outcome, Report};
+use crate::model::Report;
 
 impl Screen {
     pub(super) fn tester(&mut self, report: &Report) {
@@ -17,7 +17,7 @@ impl Screen {
         let word = match (fit, report.verdict.result) {
             (false, _) => "not to be trusted: see above",
             // The run is invalid for another reason than the tester's health.
-            (true, Outcome::Invalid) => "within its bounds",
+            (true, VerdictResult::Invalid) => "within its bounds",
             (true, _) => "fit",
         };
         self.heading("tester", word);

@@ -2,11 +2,13 @@
 
 use std::fmt::Write;
 
+use measure::VerdictResult;
+
 use super::{Layout, Screen, hanging, one_line, truncate};
 use crate::cause::{cause, other_reasons};
 use crate::head;
 use crate::human::{duration, plural, short_duration};
-use crate::model::{Outcome, Report, Threshold};
+use crate::model::{Report, Threshold};
 use crate::sanitize;
 use crate::shorten::shorten;
 
@@ -63,9 +65,9 @@ impl Screen {
         let paint = self.layout.paint;
         let name = report.verdict.result.name().to_uppercase();
         let word = match report.verdict.result {
-            Outcome::Pass => paint.good(&name),
-            Outcome::Fail => paint.bad(&name),
-            Outcome::Invalid | Outcome::Stopped => paint.doubtful(&name),
+            VerdictResult::Pass => paint.good(&name),
+            VerdictResult::Fail => paint.bad(&name),
+            VerdictResult::Invalid | VerdictResult::Stopped => paint.doubtful(&name),
         };
         let run = &report.run;
         let mut about = format!("  ({}", short_duration(run.duration));
@@ -106,7 +108,7 @@ impl Screen {
         }
         if let Some(planned) = run.planned
             && run.finished
-            && report.verdict.result == Outcome::Pass
+            && report.verdict.result == VerdictResult::Pass
             && run.duration < planned - 1.0
         {
             let text = format!(

@@ -8,12 +8,13 @@ use capacity::{Method, Scale, Settings, Trial, ValueKind};
 use kit::media::rtp::metrics as rtp;
 use kit::metrics as clients;
 use measure::comparison::MIN_EFFECT;
+use measure::comparison::Word;
 use measure::{
     Catalogue, Judge, Recorder, SERVER_CATALOGUE, TESTER_CATALOGUE, Threshold, Time, Totals,
     Verdict, VerdictResult, server,
 };
 use report::Layout;
-use report::series::{CompareError, Series, WordName, side_by_side, table};
+use report::series::{CompareError, Series, side_by_side, table};
 use runfile::series::{Axis, CapacityGoal, Entry, EntryOutcome, INDEX_VERSION, Index, TrialEntry};
 use runfile::{Header, Machine, RunFile, SubjectHeader, WindowRow};
 use serde_json::{Value, json};
@@ -202,7 +203,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 /// Returns the word for a metric.
-fn word(series: &Series, metric: &str) -> WordName {
+fn word(series: &Series, metric: &str) -> Word {
     let metrics = series.comparisons[0].metrics.iter();
     let names: Vec<&str> = metrics.clone().map(|one| one.name.as_str()).collect();
     let mut found = metrics.filter(|one| one.name == metric);
@@ -228,10 +229,10 @@ fn metrics_of_the_thresholds_are_judged_by_pairs() {
     // Runs of the second pair are in reversed order.
     assert_eq!(found.runs_a, [0, 3, 4, 7, 8, 11]);
     assert_eq!(found.runs_b, [1, 2, 5, 6, 9, 10]);
-    assert_eq!(word(&series, "viewers.loss"), WordName::Worse);
-    assert_eq!(word(&series, "server.cpu"), WordName::Better);
-    assert_eq!(word(&series, "failed"), WordName::Same);
-    assert_eq!(found.result, WordName::Worse);
+    assert_eq!(word(&series, "viewers.loss"), Word::Worse);
+    assert_eq!(word(&series, "server.cpu"), Word::Better);
+    assert_eq!(word(&series, "failed"), Word::Same);
+    assert_eq!(found.result, Word::Worse);
     let cpu = found.metrics.iter().find(|one| one.name == "server.cpu");
     let cpu = cpu.expect("a threshold reads it");
     assert!(
@@ -274,7 +275,7 @@ fn pair_with_a_run_that_cannot_be_trusted_is_left_out_and_named() {
     assert_eq!(found.left_out, ["pair 3: the run of new is invalid"]);
     let pairs = found.metrics.iter().map(|metric| metric.pairs.clone());
     assert!(pairs.into_iter().all(|numbers| numbers == [1, 2, 4, 5, 6]));
-    assert_eq!(word(&series, "server.cpu"), WordName::Better);
+    assert_eq!(word(&series, "server.cpu"), Word::Better);
     let text = table(&series, Layout::default());
     assert!(text.contains("left out: pair 3"), "{text}");
 }
@@ -288,11 +289,11 @@ fn metric_that_only_one_variant_has_cannot_be_told() {
         made.silent = true;
     }
     let series = alternating(folder.path(), &pairs);
-    assert_eq!(word(&series, "viewers.loss"), WordName::CannotTell);
-    assert_eq!(series.comparisons[0].result, WordName::CannotTell);
+    assert_eq!(word(&series, "viewers.loss"), Word::CannotTell);
+    assert_eq!(series.comparisons[0].result, Word::CannotTell);
     let text = table(&series, Layout::default());
     assert!(text.contains("→ no value"), "{text}");
-    assert_eq!(word(&series, "server.cpu"), WordName::Better);
+    assert_eq!(word(&series, "server.cpu"), Word::Better);
 }
 
 #[test]
@@ -328,10 +329,10 @@ fn threshold_without_data_in_both_is_never_the_same() {
         })
         .collect();
     let series = alternating(folder.path(), &pairs);
-    assert_eq!(word(&series, "viewers.loss"), WordName::Same);
+    assert_eq!(word(&series, "viewers.loss"), Word::Same);
     let found = &series.comparisons[0];
     assert_eq!(found.without_data, ["jitter mean"]);
-    assert_eq!(found.result, WordName::CannotTell);
+    assert_eq!(found.result, Word::CannotTell);
     let mut junit = Vec::new();
     report::junit::write_series(&series, |_| None, &mut junit).expect("it can be written");
     let junit = String::from_utf8(junit).expect("it is UTF-8");
@@ -365,8 +366,8 @@ fn servers_that_fail_their_clients_are_worse_without_any_figure() {
         .map(|_| (Made::good(0, 0.5), failing.clone()))
         .collect();
     let series = alternating(folder.path(), &pairs);
-    assert_eq!(word(&series, "failed"), WordName::Worse);
-    assert_eq!(series.comparisons[0].result, WordName::Worse);
+    assert_eq!(word(&series, "failed"), Word::Worse);
+    assert_eq!(series.comparisons[0].result, Word::Worse);
 }
 
 #[test]
@@ -378,8 +379,8 @@ fn all_figures_are_judged_without_thresholds() {
     }
     let series = alternating(folder.path(), &pairs);
     assert!(series.comparisons[0].metrics.iter().all(|one| one.judged));
-    assert_eq!(word(&series, "loss"), WordName::Worse);
-    assert_eq!(word(&series, "server_cpu"), WordName::Better);
+    assert_eq!(word(&series, "loss"), Word::Worse);
+    assert_eq!(word(&series, "server_cpu"), Word::Better);
 }
 
 /// Writes a series of repeated runs.
@@ -441,12 +442,12 @@ fn series_that_were_made_separately_are_compared() {
     assert_eq!((found.a.as_str(), found.b.as_str()), ("main", "branch"));
     assert_eq!(found.differences, Vec::<String>::new());
     assert_eq!(found.runs_b, [6, 7, 8, 9, 10, 11]);
-    assert_eq!(word(&series, "viewers.loss"), WordName::Worse);
-    assert_eq!(word(&series, "server.cpu"), WordName::Better);
+    assert_eq!(word(&series, "viewers.loss"), Word::Worse);
+    assert_eq!(word(&series, "server.cpu"), Word::Better);
     // A series is the same as itself.
     let same = compared(&a, &a, false).expect("they are comparable");
     assert_eq!(same.comparisons[0].b, "main again");
-    assert_eq!(word(&same, "viewers.loss"), WordName::Same);
+    assert_eq!(word(&same, "viewers.loss"), Word::Same);
 }
 
 #[test]
@@ -456,7 +457,7 @@ fn one_run_each_gives_the_difference_but_no_word() {
     write(&a, &Made::good(0, 0.5));
     write(&b, &Made::good(0, 0.6));
     let series = compared(&a, &b, false).expect("they are comparable");
-    assert_eq!(word(&series, "server.cpu"), WordName::CannotTell);
+    assert_eq!(word(&series, "server.cpu"), Word::CannotTell);
     let text = table(&series, Layout::default());
     assert!(text.contains("50 % → 60 %  +20.0 %"), "{text}");
     assert!(text.contains("too few runs"), "{text}");

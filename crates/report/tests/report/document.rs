@@ -558,7 +558,7 @@ fn markdown_of_a_pass_has_its_thresholds() {
     let made = make(3, Duration::ZERO, true);
     let mut report = report_of(&made.path);
     report.thresholds.retain(|threshold| threshold.passed);
-    report.verdict.result = report::model::Outcome::Pass;
+    report.verdict.result = measure::VerdictResult::Pass;
     let write = |report: &Report| {
         let mut markdown = Vec::new();
         report::markdown::write(report, &mut markdown).expect("memory takes it");

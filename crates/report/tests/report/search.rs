@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use capacity::{End, Method, Scale, Settings, Trial, ValueKind, Verdict};
-use report::series::{Series, WordName, side_by_side, table};
+use measure::comparison::Word;
+use report::series::{Series, side_by_side, table};
 use report::{Layout, junit};
 use runfile::series::{
     Axis, CapacityGoal, EndedSearch, Entry, EntryOutcome, INDEX_VERSION, Index, TrialEntry,
@@ -255,10 +256,10 @@ fn two_capacities_are_compared_by_their_distributions() {
     );
     let compared = |a, b| side_by_side(a, b, 0.05, true, |_| None).expect("both are searches");
     for (a, b, word) in [
-        (&old, &slower, WordName::Worse),
-        (&slower, &old, WordName::Better),
-        (&old, &again, WordName::Same),
-        (&old, &nothing, WordName::CannotTell),
+        (&old, &slower, Word::Worse),
+        (&slower, &old, Word::Better),
+        (&old, &again, Word::Same),
+        (&old, &nothing, Word::CannotTell),
     ] {
         let series = compared(a, b);
         let [found] = series.capacity_comparisons.as_slice() else {
@@ -278,7 +279,7 @@ fn two_capacities_are_compared_by_their_distributions() {
         junit::write_series(&series, |_| None, &mut written).expect("it can be written");
         let written = String::from_utf8(written).expect("it is UTF-8");
         let fails = written.matches("<failure").count();
-        assert_eq!(fails, usize::from(word == WordName::Worse), "{written}");
+        assert_eq!(fails, usize::from(word == Word::Worse), "{written}");
     }
     let single = folder.path().join("a.run");
     let mixed = side_by_side(&old, &single, 0.05, true, |_| None);

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use measure::comparison::MIN_EFFECT;
-use report::series::{CompareError, Series, WordName, side_by_side};
+use measure::comparison::{MIN_EFFECT, Word};
+use report::series::{CompareError, Series, side_by_side};
 
 use crate::args;
 use crate::commands::series_output::write_out;
@@ -148,12 +148,12 @@ fn refused(error: CompareError) -> Failure {
 pub(crate) fn exit_of(found: &Series) -> Exit {
     let results = found.comparisons.iter().map(|one| one.result);
     let capacities = found.capacity_comparisons.iter().map(|one| one.result);
-    let results: Vec<WordName> = results.chain(capacities).collect();
+    let results: Vec<Word> = results.chain(capacities).collect();
     let any = |word| results.contains(&word);
-    let is_worse = any(WordName::Worse);
+    let is_worse = any(Word::Worse);
     Exit::of_run(
         false,
-        results.is_empty() || any(WordName::CannotTell) && !is_worse,
+        results.is_empty() || any(Word::CannotTell) && !is_worse,
         is_worse,
     )
 }

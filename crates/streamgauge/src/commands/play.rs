@@ -146,7 +146,7 @@ fn show(
             }
             if error.is_some() {
                 // The run file broke before the verdict was written to it.
-                report.verdict = finished.verdict.clone().into();
+                report.verdict = finished.verdict.clone();
                 report.thresholds = finished
                     .thresholds
                     .iter()

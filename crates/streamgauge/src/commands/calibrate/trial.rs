@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use engine::{Control, EngineError, Progress};
-use measure::{Totals, Unit};
+use measure::{Totals, Unit, VerdictResult};
 use protocols::Protocol;
 use report::metrics::Metrics;
-use report::model::Outcome;
 use report::{Reader, Report, Subject};
 use runfile::fact;
 use scenario::Scenario;
@@ -140,8 +139,10 @@ impl Trial {
             receive_path: report.tester.receive_path,
             rows,
             reasons: match report.verdict.result {
-                Outcome::Pass => Vec::new(),
-                Outcome::Fail | Outcome::Invalid | Outcome::Stopped => report.verdict.reasons,
+                VerdictResult::Pass => Vec::new(),
+                VerdictResult::Fail | VerdictResult::Invalid | VerdictResult::Stopped => {
+                    report.verdict.reasons
+                }
             },
         }
     }

@@ -36,7 +36,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// What follows `H.264` in descriptions.
+    /// Words after `H.264` in descriptions.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Profile::Baseline => "",

@@ -99,7 +99,7 @@ impl Distribution {
         self.clock_error.is_some_and(|error| error.hides(value))
     }
 
-    /// Its statistics with their names, in the order of reports.
+    /// Statistics with their names, in the order of reports.
     pub(crate) fn statistics(&self) -> [(&'static str, f64); 5] {
         [
             ("mean", self.mean),

@@ -199,7 +199,7 @@ impl Outlet {
         self.message.is_none()
     }
 
-    /// Sets the next message, if there is one.
+    /// Sets the next message; `None` if there is none yet.
     pub(super) fn put(&mut self, message: Option<OutgoingMessage>) {
         self.message = message;
     }

@@ -87,7 +87,7 @@ fn media_allocates_nothing() {
     let info = allocation_counter::measure(|| ends.play(10_000));
     assert_eq!(info.count_total, 0);
     let received = ends.receiver.statistics();
-    // The last packet was lost, and no later packet revealed it.
+    // The last packet was lost, which a later packet would have revealed.
     assert_eq!(received.pkt_recv_unique + received.pkt_rcv_missing, 10_999);
     assert!(received.pkt_rcv_recovered >= 1_099);
     assert_eq!(

@@ -250,7 +250,7 @@ fn perfect_link_brings_each_packet_once() {
     // Time advances in steps of at least one microsecond.
     assert!(outcome.received.us_rtt.abs_diff(40_000) < 5);
     assert!(outcome.sent.us_rtt.abs_diff(40_000) < 5);
-    // One every 10 ms, and no more once everything is confirmed.
+    // One every 10 ms until everything is confirmed.
     let acks = outcome.received.pkt_sent_ack;
     assert!((45..=65).contains(&acks), "{acks}");
     assert_eq!(outcome.sent.pkt_recv_ack, acks);

@@ -19,7 +19,7 @@ const PARTICIPANTS_MAX: usize = 1_000;
 /// Message on a room's topic that the room changed. Receivers read the room again.
 const ROOM_CHANGED: &str = "changed";
 
-/// Announces a change of the room with this topic, if there is one.
+/// Announces a change of the room with this topic. Does nothing without a topic.
 pub(super) fn announce_change(cx: &mut Context<'_>, topic: Option<String>) {
     let announcement = |topic| Output::Publish {
         topic,

@@ -169,7 +169,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Returns the outcome of a run that failed with this error, and the reason, if there is one.
+    /// Returns the outcome of a run that failed with this error, and the reason if one is known.
     fn outcome_of_error(
         &self,
         error: &EngineError,

@@ -141,7 +141,7 @@ impl Janus {
         }
     }
 
-    /// Returns the body of a request with the PIN of the room or mount point, if there is one.
+    /// Returns the body of a request with the PIN of the room or mount point, if that has one.
     pub(super) fn with_pin(&self, mut body: Value) -> Value {
         if let Some(pin) = &self.config.pin {
             body["pin"] = pin.as_str().into();

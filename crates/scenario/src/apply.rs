@@ -104,12 +104,10 @@ impl Overrides {
                  `{ENVIRONMENT_PREFIX}TESTER__RECEIVE`; unset `{name}` if it is not meant for this program"
             ),
         };
-        Problem::new(
-            &at.origin,
-            format!("unknown key `{}`", display_text(&at.key)),
-        )
-        .label("not a key here")
-        .help(help)
+        let text = format!("unknown key `{}`", display_text(&at.key));
+        Problem::new(&at.origin, text)
+            .label("not a key here")
+            .help(help)
     }
 
     fn add_thresholds(&self, root: &mut Node, added: Vec<Node>, problems: &mut Vec<Problem>) {
@@ -198,14 +196,12 @@ pub(crate) fn set_at_path(
             let count = items.len();
             let index = key.key.parse::<usize>().ok().filter(|at| *at <= count);
             let Some(index) = index else {
-                return Err(Problem::new(
-                    &key.origin,
-                    format!(
-                        "`{path}` is a list of {count}, and has no item `{}`",
-                        display_text(&key.key)
-                    ),
-                )
-                .help(format!("items are numbered from 0; {count} adds one")));
+                let text = format!(
+                    "`{path}` is a list of {count}, and has no item `{}`",
+                    display_text(&key.key)
+                );
+                return Err(Problem::new(&key.origin, text)
+                    .help(format!("items are numbered from 0; {count} adds one")));
             };
             if index == count {
                 items.push(Node::null(key.origin.clone()));
@@ -231,11 +227,8 @@ pub(crate) fn set_at_path(
                 Some(index) => index,
                 // An unknown population would only be reported to lack its required keys.
                 None if path == "clients" && !entries.is_empty() && !rest.is_empty() => {
-                    return Err(Problem::new(
-                        &key.origin,
-                        format!("there is no population `{}`", display_text(&key.key)),
-                    )
-                    .help(suggest(
+                    let text = format!("there is no population `{}`", display_text(&key.key));
+                    return Err(Problem::new(&key.origin, text).help(suggest(
                         &key.key,
                         entries.iter().map(|entry| entry.key.as_str()),
                     )));

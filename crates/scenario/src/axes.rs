@@ -110,18 +110,16 @@ pub(crate) fn find_set_twice(axes: &[Axis], problems: &mut Vec<Problem>) {
             .iter()
             .find_map(|other| Some((other, twice(other)?)));
         if let Some((other, (own, others))) = found {
-            Problem::new(
-                &axis.origin,
-                format!(
-                    "`{}` is already varied with `{}`",
-                    display_text(&own),
-                    display_text(&others)
-                ),
-            )
-            .label("and again here")
-            .with_second_position(&other.origin, "first here")
-            .help("remove one of them")
-            .report(problems);
+            let text = format!(
+                "`{}` is already varied with `{}`",
+                display_text(&own),
+                display_text(&others)
+            );
+            Problem::new(&axis.origin, text)
+                .label("and again here")
+                .with_second_position(&other.origin, "first here")
+                .help("remove one of them")
+                .report(problems);
         }
     }
 }

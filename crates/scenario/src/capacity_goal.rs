@@ -196,15 +196,14 @@ fn path_of(
         if populations.len() > 1 {
             let names = populations.iter().map(|entry| display_text(&entry.key));
             let names = names.collect::<Vec<_>>().join(", ");
-            Problem::new(
-                &entry.key_origin,
-                format!("the load is unclear: the scenario has several populations ({names})"),
-            )
-            .help(format!(
-                "name the key of the load: `of: clients.{}.load.clients`",
-                populations[0].key
-            ))
-            .report(problems);
+            let text =
+                format!("the load is unclear: the scenario has several populations ({names})");
+            Problem::new(&entry.key_origin, text)
+                .help(format!(
+                    "name the key of the load: `of: clients.{}.load.clients`",
+                    populations[0].key
+                ))
+                .report(problems);
         }
         return None;
     };
@@ -283,28 +282,24 @@ fn check_bounds(
     };
     let text = |load| scale.text(load);
     if min > max {
-        Problem::new(
-            at("min"),
-            format!(
-                "the smallest load, {}, is above the largest, {}",
-                text(min),
-                text(max)
-            ),
-        )
-        .with_second_position(at("max"), "the largest")
-        .help("exchange `min` and `max`")
-        .report(problems);
+        let message = format!(
+            "the smallest load, {}, is above the largest, {}",
+            text(min),
+            text(max)
+        );
+        Problem::new(at("min"), message)
+            .with_second_position(at("max"), "the largest")
+            .help("exchange `min` and `max`")
+            .report(problems);
     } else if node.get("from").is_some() && !(min..=max).contains(&from) {
-        Problem::new(
-            at("from"),
-            format!(
-                "the first load, {}, is not between {} and {}",
-                text(from),
-                text(min),
-                text(max)
-            ),
-        )
-        .help(format!("add `from: {}`", text(from.clamp(min, max))))
-        .report(problems);
+        let message = format!(
+            "the first load, {}, is not between {} and {}",
+            text(from),
+            text(min),
+            text(max)
+        );
+        Problem::new(at("from"), message)
+            .help(format!("add `from: {}`", text(from.clamp(min, max))))
+            .report(problems);
     }
 }

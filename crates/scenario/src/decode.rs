@@ -237,12 +237,10 @@ pub(crate) fn decode_scenario(
     if let (Some(warm_up), Some(duration), Some(entry)) = (warm_up, duration, root.entry("warm_up"))
         && warm_up >= duration
     {
-        Problem::new(
-            &entry.node.origin,
-            format!("a warm-up of {warm_up} leaves nothing of a run of {duration}"),
-        )
-        .help("the duration counts from the start of the run, warm-up included")
-        .report(problems);
+        let text = format!("a warm-up of {warm_up} leaves nothing of a run of {duration}");
+        Problem::new(&entry.node.origin, text)
+            .help("the duration counts from the start of the run, warm-up included")
+            .report(problems);
     }
     if let (Some(TimeSpan(Duration::ZERO)), Some(node)) = (duration, root.get("duration")) {
         Problem::new(&node.origin, "a run of `0s` measures nothing")
@@ -261,16 +259,14 @@ pub(crate) fn decode_scenario(
     if let (Some(linked), Some(entry), false) =
         (linked, root.entry("network"), network == Network::Veth)
     {
-        Problem::new(
-            &linked.key_origin,
-            format!(
-                "a link needs two networks, but `network: {}` is only one",
-                network.name()
-            ),
-        )
-        .with_second_position(&entry.node.origin, "set here")
-        .help("write `network: veth`, or remove `network`")
-        .report(problems);
+        let text = format!(
+            "a link needs two networks, but `network: {}` is only one",
+            network.name()
+        );
+        Problem::new(&linked.key_origin, text)
+            .with_second_position(&entry.node.origin, "set here")
+            .help("write `network: veth`, or remove `network`")
+            .report(problems);
     }
     if let Some(entry) = root.entry("network").or(linked) {
         // A server that could not be read is not a missing server.
@@ -365,15 +361,13 @@ fn check_network(
         format!("`clients.{name}.media` is received outside the run's network")
     });
     if let Some(why) = why.or(outside) {
-        Problem::new(
-            &entry.node.origin,
-            format!("{what} created for the run: {why}"),
-        )
-        .help(format!(
-            "let the run start the server (`launch` or `command`), or remove `{}`",
-            entry.key
-        ))
-        .report(problems);
+        let text = format!("{what} created for the run: {why}");
+        Problem::new(&entry.node.origin, text)
+            .help(format!(
+                "let the run start the server (`launch` or `command`), or remove `{}`",
+                entry.key
+            ))
+            .report(problems);
     }
 }
 
@@ -413,12 +407,10 @@ fn populations(
         problems.push(Problem::new(&node.origin, "`clients` has no population").help(FORM));
     }
     if entries.len() > MAX_POPULATIONS {
-        Problem::new(
-            &node.origin,
-            format!("{} populations are too many", entries.len()),
-        )
-        .help(format!("at most {MAX_POPULATIONS} are possible"))
-        .report(problems);
+        let text = format!("{} populations are too many", entries.len());
+        Problem::new(&node.origin, text)
+            .help(format!("at most {MAX_POPULATIONS} are possible"))
+            .report(problems);
         return Vec::new();
     }
     let read = |(at, entry): (usize, &Entry)| {
@@ -445,12 +437,10 @@ fn thresholds(
         return Vec::new();
     };
     if items.len() > MAX_THRESHOLDS {
-        Problem::new(
-            &node.origin,
-            format!("{} thresholds are too many", items.len()),
-        )
-        .help(format!("at most {MAX_THRESHOLDS} are possible"))
-        .report(problems);
+        let text = format!("{} thresholds are too many", items.len());
+        Problem::new(&node.origin, text)
+            .help(format!("at most {MAX_THRESHOLDS} are possible"))
+            .report(problems);
         return Vec::new();
     }
     let mut subjects: Vec<(&str, Catalogue)> = populations
@@ -508,12 +498,10 @@ fn written_threshold<'a>(
     let keys: ThresholdKeys = section::read(item, path, FORMS, problems)?;
     let abort = keys.abort.or(false);
     if let (false, Some(_), Some(entry)) = (abort, keys.delay.0, item.entry("delay")) {
-        Problem::new(
-            &entry.key_origin,
-            "`delay` has no meaning without `abort: true`",
-        )
-        .help("it is the time before the threshold can end the run")
-        .report(problems);
+        let text = "`delay` has no meaning without `abort: true`";
+        Problem::new(&entry.key_origin, text)
+            .help("it is the time before the threshold can end the run")
+            .report(problems);
     }
     let delay = keys.delay.0.unwrap_or_default().0;
     Some((item.get("threshold")?, abort.then_some(delay)))
@@ -548,11 +536,11 @@ fn check_threshold(
     };
     let threshold = measure::Threshold::parse(written).map_err(located)?;
     if threshold.subject() == "server" && !has_server {
-        return Err(Problem::new(
-            &node.origin,
-            named("the scenario has no `server` to measure"),
-        )
-        .help("launch it with `server: {command: [...]}` or observe it with `server: {observe: {pid: 123}}`"));
+        let text = named("the scenario has no `server` to measure");
+        return Err(Problem::new(&node.origin, text).help(
+            "launch it with `server: {command: [...]}` or observe it with `server: {observe: {pid: \
+             123}}`",
+        ));
     }
     let no_such = subjects
         .iter()

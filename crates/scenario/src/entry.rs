@@ -335,12 +335,8 @@ fn needs_root(
         return None;
     }
     if not_as_root {
-        Problem::new(
-            &node.origin,
-            "`needs_root` and `not_as_root` cannot be combined",
-        )
-        .help("remove one of them")
-        .report(problems);
+        let text = "`needs_root` and `not_as_root` cannot be combined";
+        problems.push(Problem::new(&node.origin, text).help("remove one of them"));
         return None;
     }
     Some(reason)
@@ -357,12 +353,10 @@ fn name_of(source_name: &str, root: &Node, problems: &mut Vec<Problem>) -> Optio
                     .all(|c| c.is_alphanumeric() || ['-', '_', '.'].contains(&c))
         });
     if name.is_none() {
-        Problem::new(
-            &root.origin,
-            "the file name is not a valid name of a server",
-        )
-        .help("use letters, digits, `-`, `_` and `.`, such as `my-relay.yaml`")
-        .report(problems);
+        let text = "the file name is not a valid name of a server";
+        Problem::new(&root.origin, text)
+            .help("use letters, digits, `-`, `_` and `.`, such as `my-relay.yaml`")
+            .report(problems);
     }
     name
 }
@@ -383,10 +377,8 @@ fn read_strings(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Vec<Str
         .collect();
     for (word, item) in words.iter().zip(items) {
         if word.is_empty() || word.contains('\0') {
-            problems.push(Problem::new(
-                &item.origin,
-                format!("`{path}` has an item that is empty or contains NUL"),
-            ));
+            let text = format!("`{path}` has an item that is empty or contains NUL");
+            problems.push(Problem::new(&item.origin, text));
         }
     }
     words
@@ -413,13 +405,11 @@ pub(crate) fn environment(
     let mut variables = Vec::new();
     for entry in node.entries() {
         if entry.key.is_empty() || entry.key.contains(['=', '\0']) {
-            problems.push(Problem::new(
-                &entry.key_origin,
-                format!(
-                    "`{}` is not a valid name of a variable",
-                    display_text(&entry.key)
-                ),
-            ));
+            let text = format!(
+                "`{}` is not a valid name of a variable",
+                display_text(&entry.key)
+            );
+            problems.push(Problem::new(&entry.key_origin, text));
         }
         let value = read_string(&entry.node, &join_path(path, &entry.key), problems);
         variables.extend(value.map(|value| (entry.key.clone(), value)));
@@ -443,12 +433,10 @@ fn config(node: &Node, problems: &mut Vec<Problem>) -> Option<ConfigFile> {
     if let (Some(name), Some(entry)) = (&name, node.entry("name"))
         && (name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']))
     {
-        Problem::new(
-            &entry.node.origin,
-            format!("`{}` is not a valid file name", display_text(name)),
-        )
-        .help("it is written to the server's own folder: write a name without a path")
-        .report(problems);
+        let text = format!("`{}` is not a valid file name", display_text(name));
+        Problem::new(&entry.node.origin, text)
+            .help("it is written to the server's own folder: write a name without a path")
+            .report(problems);
     }
     Some(ConfigFile {
         name: name?,
@@ -464,12 +452,8 @@ fn ready(node: &Node, problems: &mut Vec<Problem>) -> Option<EntryReady> {
             _ => None,
         };
         if ready.is_none() {
-            Problem::new(
-                &node.origin,
-                format!("`ready` cannot be `{}`", display_text(text)),
-            )
-            .help(READY_HELP)
-            .report(problems);
+            let text = format!("`ready` cannot be `{}`", display_text(text));
+            problems.push(Problem::new(&node.origin, text).help(READY_HELP));
         }
         return ready;
     }
@@ -528,22 +512,18 @@ fn check_placeholders(entry: &ServerEntry, root: &Node, problems: &mut Vec<Probl
         }
     }
     if entry.config.is_some() && !uses("config") {
-        Problem::new(
-            &root.origin,
-            "`command` does not name its configuration file",
-        )
-        .label("has a `config`")
-        .help("write `{config}` where its path belongs")
-        .report(problems);
+        let text = "`command` does not name its configuration file";
+        Problem::new(&root.origin, text)
+            .label("has a `config`")
+            .help("write `{config}` where its path belongs")
+            .report(problems);
     }
     if entry.config.is_none() && uses("config") {
-        Problem::new(
-            &root.origin,
-            "`command` names a configuration file, but there is no `config`",
-        )
-        .label("has no `config`")
-        .help("write what is in the file under `config: |`")
-        .report(problems);
+        let text = "`command` names a configuration file, but there is no `config`";
+        Problem::new(&root.origin, text)
+            .label("has no `config`")
+            .help("write what is in the file under `config: |`")
+            .report(problems);
     }
 }
 
@@ -573,15 +553,13 @@ fn placeholders(node: &Node, path: &str, known: &[&str], problems: &mut Vec<Prob
                         || node.origin.clone(),
                         |at| node.origin.part(at, name.len() + 2),
                     );
-                    Problem::new(
-                        &origin,
-                        format!("unknown placeholder `{{{name}}}` in `{path}`"),
-                    )
-                    .help(format!(
-                        "{}; write literal braces doubled: `{{{{{name}}}}}`",
-                        suggest(name, known.iter().copied())
-                    ))
-                    .report(problems);
+                    let text = format!("unknown placeholder `{{{name}}}` in `{path}`");
+                    Problem::new(&origin, text)
+                        .help(format!(
+                            "{}; write literal braces doubled: `{{{{{name}}}}}`",
+                            suggest(name, known.iter().copied())
+                        ))
+                        .report(problems);
                 }
             }
         }

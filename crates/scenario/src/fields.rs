@@ -38,12 +38,10 @@ pub(crate) fn unknown_key<'a>(
     } else {
         format!(" in `{path}`")
     };
-    Problem::new(
-        &entry.key_origin,
-        format!("unknown key `{}`{location}", display_text(&entry.key)),
-    )
-    .label("not a key here")
-    .help(suggest(&entry.key, known))
+    let text = format!("unknown key `{}`{location}", display_text(&entry.key));
+    Problem::new(&entry.key_origin, text)
+        .label("not a key here")
+        .help(suggest(&entry.key, known))
 }
 
 pub(crate) fn wrong_type(node: &Node, path: &str, wanted: &str) -> Problem {
@@ -53,10 +51,8 @@ pub(crate) fn wrong_type(node: &Node, path: &str, wanted: &str) -> Problem {
         "" => "the scenario".to_owned(),
         path => format!("`{path}`"),
     };
-    Problem::new(
-        &node.origin,
-        format!("{subject} must be {wanted}, but is {}", node.describe()),
-    )
+    let text = format!("{subject} must be {wanted}, but is {}", node.describe());
+    Problem::new(&node.origin, text)
 }
 
 pub(crate) fn read_string(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<String> {

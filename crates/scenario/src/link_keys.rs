@@ -144,12 +144,10 @@ pub(crate) fn read(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Opti
     let before = problems.len();
     let mut keys: LinkKeys = section::read(node, path, FORMS, problems)?;
     if let (Some(_), Some(_), Some(entry)) = (&keys.trace.0, &keys.stages.0, node.entry("trace")) {
-        Problem::new(
-            &entry.key_origin,
-            format!("`{path}` has both `stages` and a `trace`"),
-        )
-        .help("both describe changes over time: remove one of them")
-        .report(problems);
+        let text = format!("`{path}` has both `stages` and a `trace`");
+        Problem::new(&entry.key_origin, text)
+            .help("both describe changes over time: remove one of them")
+            .report(problems);
     }
     let both = keys.keys();
     let stages = keys.stages.0.map(|Stages(list)| list).unwrap_or_default();

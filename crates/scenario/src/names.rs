@@ -27,15 +27,13 @@ pub(crate) fn check(entry: &Entry, what: &str, problems: &mut Vec<Problem>) {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
         && name.len() <= MAX_NAME;
     if !good {
-        Problem::new(
-            origin,
-            format!("`{}` is not a valid name of a {what}", display_text(name)),
-        )
-        .help(
-            "a name begins with a lower-case letter, followed by lower-case letters, digits \
+        let text = format!("`{}` is not a valid name of a {what}", display_text(name));
+        Problem::new(origin, text)
+            .help(
+                "a name begins with a lower-case letter, followed by lower-case letters, digits \
              and `_`; at most 64 characters",
-        )
-        .report(problems);
+            )
+            .report(problems);
     }
 }
 

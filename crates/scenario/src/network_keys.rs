@@ -91,12 +91,10 @@ pub(crate) fn read(
         section::read(&entry.node, "network", FORMS, problems).unwrap_or_default();
     let network = keys.kind.or(Network::Veth);
     if let (Network::Own, Some(congestion)) = (network, entry.node.entry("congestion")) {
-        Problem::new(
-            &congestion.key_origin,
-            "`congestion` cannot be set in this machine's own network",
-        )
-        .help("choose a `kind` that is created for the run: `veth` or `loopback`")
-        .report(problems);
+        let text = "`congestion` cannot be set in this machine's own network";
+        Problem::new(&congestion.key_origin, text)
+            .help("choose a `kind` that is created for the run: `veth` or `loopback`")
+            .report(problems);
     }
     (network, keys.congestion.0.map(|name| name.0))
 }

@@ -95,12 +95,10 @@ impl KeyError {
             }
             KeyErrorKind::UnknownKey(key, own) => {
                 let outer = if self.keys.is_empty() { known } else { &[] };
-                Problem::new(
-                    origin,
-                    format!("unknown key `{}` in `{full}`", display_text(key)),
-                )
-                .label("not a key here")
-                .help(suggest(key, own.iter().chain(outer).copied()))
+                let text = format!("unknown key `{}` in `{full}`", display_text(key));
+                Problem::new(origin, text)
+                    .label("not a key here")
+                    .help(suggest(key, own.iter().chain(outer).copied()))
             }
             KeyErrorKind::Missing(key) => {
                 Problem::new(origin, format!("`{key}` is missing in `{full}`"))

@@ -88,14 +88,12 @@ pub(crate) fn check_names(populations: &[Population], root: &Node, problems: &mu
     let taken = subjects(None, populations);
     let entries = root.get("clients").into_iter().flat_map(Node::entries);
     for entry in entries.filter(|entry| taken.contains(&entry.key)) {
-        Problem::new(
-            &entry.key_origin,
-            format!(
-                "`{}` is a direction of another population's link",
-                entry.key
-            ),
-        )
-        .help("thresholds use that name for the direction: choose another")
-        .report(problems);
+        let text = format!(
+            "`{}` is a direction of another population's link",
+            entry.key
+        );
+        Problem::new(&entry.key_origin, text)
+            .help("thresholds use that name for the direction: choose another")
+            .report(problems);
     }
 }

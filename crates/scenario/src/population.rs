@@ -381,13 +381,11 @@ fn check_starts(node: &Node, load: &Load, duration: Option<Duration>, problems: 
         .iter()
         .find_map(|key| written.entry(key));
     let origin = cause.map_or(&written.origin, |entry| &entry.node.origin);
-    Problem::new(
-        origin,
-        format!(
-            "the run ends after {}, when {started} of its {planned} clients have started",
-            TimeSpan(duration)
-        ),
-    )
+    let text = format!(
+        "the run ends after {}, when {started} of its {planned} clients have started",
+        TimeSpan(duration)
+    );
+    Problem::new(origin, text)
     .help(format!(
         "the last one starts after {:.1} s: let the run last longer, or start the clients faster",
         last.as_secs_f64()
@@ -413,12 +411,8 @@ fn protocol(
         };
         named = registry::find(text);
         if named.is_none() {
-            Problem::new(
-                &node.origin,
-                format!("there is no protocol `{}`", display_text(text)),
-            )
-            .help(suggest(text, names()))
-            .report(problems);
+            let message = format!("there is no protocol `{}`", display_text(text));
+            problems.push(Problem::new(&node.origin, message).help(suggest(text, names())));
             return None;
         }
     }
@@ -507,10 +501,8 @@ fn pick(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Pick> {
 fn wait(key: &Key<TimeSpan>, node: &Node, problems: &mut Vec<Problem>) -> Duration {
     let wait = key.0.map_or(WAIT_FOR_PUBLISHER, |span| span.0);
     if let (true, Some(entry)) = (wait.is_zero(), node.entry("wait_for_publisher")) {
-        problems.push(Problem::new(
-            &entry.node.origin,
-            "`wait_for_publisher` must be longer than 0s",
-        ));
+        let text = "`wait_for_publisher` must be longer than 0s";
+        problems.push(Problem::new(&entry.node.origin, text));
     }
     wait
 }
@@ -542,12 +534,10 @@ fn check_has_end(node: &Node, load: &Load, leaves: bool, ends: bool, problems: &
         && rejoin
         && let Some(entry) = node.entry("rejoin")
     {
-        Problem::new(
-            &entry.key_origin,
-            "`rejoin` cannot be combined with `arrivals`",
-        )
-        .help("clients arrive at their rate, however many have left: remove `rejoin`")
-        .report(problems);
+        let text = "`rejoin` cannot be combined with `arrivals`";
+        Problem::new(&entry.key_origin, text)
+            .help("clients arrive at their rate, however many have left: remove `rejoin`")
+            .report(problems);
     }
     if ends {
         return;
@@ -568,18 +558,16 @@ fn check_has_end(node: &Node, load: &Load, leaves: bool, ends: bool, problems: &
     let Some(entry) = node.entry(cause) else {
         return;
     };
-    Problem::new(
-        &entry.key_origin,
-        if arrivals {
-            "these arrivals never end, and the run has no `duration`"
-        } else if Some(cause) == published {
-            "published media never ends, and the run has no `duration`"
-        } else {
-            "with `rejoin` the clients never end, and the run has no `duration`"
-        },
-    )
-    .help("add `duration: 60s` at the top of the scenario, or `-d 60s`")
-    .report(problems);
+    let text = if arrivals {
+        "these arrivals never end, and the run has no `duration`"
+    } else if Some(cause) == published {
+        "published media never ends, and the run has no `duration`"
+    } else {
+        "with `rejoin` the clients never end, and the run has no `duration`"
+    };
+    Problem::new(&entry.key_origin, text)
+        .help("add `duration: 60s` at the top of the scenario, or `-d 60s`")
+        .report(problems);
 }
 
 /// Reads a load in any of its forms.

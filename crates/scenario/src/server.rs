@@ -294,19 +294,16 @@ pub(crate) fn read(
     };
     for key in without {
         if let Some(entry) = node.entry(key) {
-            Problem::new(
-                &entry.key_origin,
-                format!("`{key}` cannot be combined with `{kind}`"),
-            )
-            .help(match (*key, kind) {
+            let text = format!("`{key}` cannot be combined with `{kind}`");
+            let help = match (*key, kind) {
                 ("port", "command") => {
                     "write `ready: {port: NUMBER}` for the port that the server opens; its URLs \
-                         name it too"
+                     name it too"
                 }
                 ("port", "observe") => "remove it: the URLs of the clients name the port",
                 _ => "remove it",
-            })
-            .report(problems);
+            };
+            problems.push(Problem::new(&entry.key_origin, text).help(help));
         }
     }
     let is_here = !matches!(
@@ -357,24 +354,18 @@ fn start(
             // A misspelt key is reported as unknown.
             let typo = has_typo(node, section::keys::<ServerKeys>());
             if !typo && matches!(node.value, Value::Map(_)) {
-                Problem::new(
-                    &node.origin,
-                    "`server` has no `launch`, `command` or `observe`",
-                )
-                .help(FORM)
-                .report(problems);
+                let text = "`server` has no `launch`, `command` or `observe`";
+                Problem::new(&node.origin, text).help(FORM).report(problems);
             }
             return None;
         }
         [_] => {}
         [first, second, ..] => {
-            Problem::new(
-                &second.key_origin,
-                format!("`{}` and `{}` cannot be combined", first.key, second.key),
-            )
-            .with_second_position(&first.key_origin, "and here")
-            .help("remove one of them")
-            .report(problems);
+            let text = format!("`{}` and `{}` cannot be combined", first.key, second.key);
+            Problem::new(&second.key_origin, text)
+                .with_second_position(&first.key_origin, "and here")
+                .help("remove one of them")
+                .report(problems);
             return None;
         }
     }
@@ -384,15 +375,13 @@ fn start(
             let port: Option<Port> = section::value_of(node, "port", "server", FORMS, problems);
             let name: String = section::value_of(node, key, "server", FORMS, problems)?;
             if !is_path(&name) && !known_servers.is_empty() && !known_servers.contains(&name) {
-                Problem::new(
-                    &start_entries[0].node.origin,
-                    format!(
-                        "there is no server `{}` in the catalogue",
-                        display_text(&name)
-                    ),
-                )
-                .help(suggest(&name, known_servers.iter().map(String::as_str)))
-                .report(problems);
+                let text = format!(
+                    "there is no server `{}` in the catalogue",
+                    display_text(&name)
+                );
+                Problem::new(&start_entries[0].node.origin, text)
+                    .help(suggest(&name, known_servers.iter().map(String::as_str)))
+                    .report(problems);
                 return None;
             }
             let port = port.and_then(|port| u16::try_from(port.0).ok());
@@ -475,25 +464,21 @@ const GROUPS_MAX: usize = 1_000;
 fn groups(node: &Node, problems: &mut Vec<Problem>) -> Vec<Group> {
     let urls = urls::read(node, "server.groups", None, problems);
     if urls.len() > GROUPS_MAX {
-        problems.push(Problem::new(
-            &node.origin,
-            format!("a server relays at most {GROUPS_MAX} groups"),
-        ));
+        let text = format!("a server relays at most {GROUPS_MAX} groups");
+        problems.push(Problem::new(&node.origin, text));
         return Vec::new();
     }
     urls.into_iter()
         .filter_map(|(url, node)| {
             let group = Group::parse(&url);
             if group.is_none() {
-                Problem::new(
-                    &node.origin,
-                    format!("`{}` is not a multicast group", display_text(&url)),
-                )
-                .help(
-                    "write type, address and port: `rtp://239.81.0.{1..8}:5000`, or \
+                let text = format!("`{}` is not a multicast group", display_text(&url));
+                Problem::new(&node.origin, text)
+                    .help(
+                        "write type, address and port: `rtp://239.81.0.{1..8}:5000`, or \
                          `udp://[ff15::1]:5000` for MPEG-TS without RTP",
-                )
-                .report(problems);
+                    )
+                    .report(problems);
             }
             group
         })
@@ -505,12 +490,10 @@ fn check_user(user: &str, server: &Node, problems: &mut Vec<Problem>) -> bool {
     let fits = |c: char| !(c.is_whitespace() || c.is_control() || c == ':');
     let good = !user.is_empty() && user.chars().all(fits);
     if let (false, Some(node)) = (good, server.get("user")) {
-        Problem::new(
-            &node.origin,
-            format!("`{}` is not a valid name of a user", display_text(user)),
-        )
-        .help("write the name or number of a user of this machine: `user: nobody`")
-        .report(problems);
+        let text = format!("`{}` is not a valid name of a user", display_text(user));
+        Problem::new(&node.origin, text)
+            .help("write the name or number of a user of this machine: `user: nobody`")
+            .report(problems);
     }
     good
 }

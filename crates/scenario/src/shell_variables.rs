@@ -21,15 +21,13 @@ pub(crate) fn refuse(root: &Node, problems: &mut Vec<Problem>) -> bool {
             return true;
         };
         let environment = path.to_uppercase().replace('.', "__");
-        Problem::new(
-            &node.origin,
-            format!("`{name}` is not replaced: a scenario has no variables"),
-        )
-        .help(format!(
-            "leave the key out of the file, and set it: `--set {path}=...`, or \
+        let text = format!("`{name}` is not replaced: a scenario has no variables");
+        Problem::new(&node.origin, text)
+            .help(format!(
+                "leave the key out of the file, and set it: `--set {path}=...`, or \
                  `STREAMGAUGE_{environment}=...` in the environment"
-        ))
-        .report(problems);
+            ))
+            .report(problems);
         problems.len() < before + PROBLEMS_MAX
     });
     problems.len() > before

@@ -55,12 +55,10 @@ pub(crate) fn read<'a>(
             None => written,
         };
         if has_raw_password(&written) {
-            Problem::new(
-                &item.origin,
-                format!("`{written}`: the password ends at its first `/`, `?` or `#`"),
-            )
-            .help("write `/`, `?`, `#` and `@` in a password as %2F, %3F, %23 and %40")
-            .report(problems);
+            let text = format!("`{written}`: the password ends at its first `/`, `?` or `#`");
+            Problem::new(&item.origin, text)
+                .help("write `/`, `?`, `#` and `@` in a password as %2F, %3F, %23 and %40")
+                .report(problems);
             continue;
         }
         match expand(&written, MAX_URLS - urls.len()) {

@@ -236,11 +236,8 @@ impl Series {
         let nodes = self.root.node_count() + set;
         let runs_max = MAX_RUNS.min(NODES_MAX / nodes);
         (self.runs() > runs_max).then(|| {
-            Problem::new(
-                &first.origin,
-                format!("these values make {} runs, which are too many", self.runs()),
-            )
-            .help(format!("at most {runs_max} are possible here"))
+            let text = format!("these values make {} runs, which are too many", self.runs());
+            Problem::new(&first.origin, text).help(format!("at most {runs_max} are possible here"))
         })
     }
 

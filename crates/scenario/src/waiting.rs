@@ -31,15 +31,13 @@ pub(crate) fn check(populations: &[Population], root: &Node, problems: &mut Vec<
         }
         for name in ["join_after", "wait_for_publisher"] {
             let Some(key) = key(name) else { continue };
-            Problem::new(
-                &key.key_origin,
-                format!(
-                    "`{name}` does nothing: no population publishes at the host and path of a URL of `{}`",
-                    population.name
-                ),
-            )
-            .help("name the publishers, such as `waits_for: encoders`, or remove the key")
-            .report(problems);
+            let text = format!(
+                "`{name}` does nothing: no population publishes at the host and path of a URL of `{}`",
+                population.name
+            );
+            Problem::new(&key.key_origin, text)
+                .help("name the publishers, such as `waits_for: encoders`, or remove the key")
+                .report(problems);
         }
     }
 }

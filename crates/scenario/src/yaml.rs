@@ -27,12 +27,10 @@ pub(crate) fn parse(source: &Arc<SourceText>, from: usize) -> Result<Node, Probl
         None => (from, text),
     };
     if text.len() > MAX_BYTES {
-        return Err(Problem::new(
-            &Origin::new(source, from, from),
-            format!("a scenario of {} bytes is too large", text.len()),
-        )
-        .label("begins here")
-        .help("at most 1 MiB is read"));
+        let text = format!("a scenario of {} bytes is too large", text.len());
+        return Err(Problem::new(&Origin::new(source, from, from), text)
+            .label("begins here")
+            .help("at most 1 MiB is read"));
     }
     TreeReader {
         source,
@@ -64,11 +62,9 @@ impl<'a> TreeReader<'a> {
                 Event::StreamStart | Event::DocumentEnd => {}
                 Event::DocumentStart(..) => {
                     if document.is_some() {
-                        return Err(Problem::new(
-                            &self.origin(span),
-                            "a second document begins here",
-                        )
-                        .help("a scenario is one document: remove the `---`"));
+                        let text = "a second document begins here";
+                        return Err(Problem::new(&self.origin(span), text)
+                            .help("a scenario is one document: remove the `---`"));
                     }
                 }
                 event => document = Some(self.node(event, span, 0)?),
@@ -119,12 +115,10 @@ impl<'a> TreeReader<'a> {
             }
         }
         let at = self.from + at;
-        Problem::new(
-            &Origin::new(self.source, at, at + 1),
-            format!("not valid YAML: {message}"),
-        )
-        .help(
-            "strings with `: `, ` #` or a first character such as `{`, `[`, `*`, `&`, `%` or `@` need quotes",
+        let text = format!("not valid YAML: {message}");
+        Problem::new(&Origin::new(self.source, at, at + 1), text).help(
+            "strings with `: `, ` #` or a first character such as `{`, `[`, `*`, `&`, `%` or `@` \
+             need quotes",
         )
     }
 
@@ -141,11 +135,9 @@ impl<'a> TreeReader<'a> {
     fn count_nodes(&mut self, nodes: usize, origin: &Origin) -> Result<(), Problem> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes > NODES_MAX {
-            return Err(Problem::new(
-                origin,
-                format!("this scenario has more than {NODES_MAX} values"),
-            )
-            .help("an alias counts for all the values that it refers to"));
+            let text = format!("this scenario has more than {NODES_MAX} values");
+            return Err(Problem::new(origin, text)
+                .help("an alias counts for all the values that it refers to"));
         }
         Ok(())
     }
@@ -153,10 +145,8 @@ impl<'a> TreeReader<'a> {
     fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Node, Problem> {
         let origin = self.origin(span);
         if depth > MAX_DEPTH {
-            return Err(Problem::new(
-                &origin,
-                format!("this is nested deeper than {MAX_DEPTH} levels"),
-            ));
+            let message = format!("this is nested deeper than {MAX_DEPTH} levels");
+            return Err(Problem::new(&origin, message));
         }
         let (node, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -190,10 +180,8 @@ impl<'a> TreeReader<'a> {
             }
             Event::Alias(anchor) => {
                 let Some(node) = self.anchors.get(&anchor).cloned() else {
-                    return Err(Problem::new(
-                        &origin,
-                        "this alias refers to a value that contains it",
-                    ));
+                    let text = "this alias refers to a value that contains it";
+                    return Err(Problem::new(&origin, text));
                 };
                 self.count_nodes(node.node_count(), &origin)?;
                 (node, 0)
@@ -248,10 +236,8 @@ impl<'a> TreeReader<'a> {
                     origin,
                 } => ((text, origin), quoted),
                 other => {
-                    return Err(Problem::new(
-                        &other.origin,
-                        format!("a key must be a word, but this is {}", other.describe()),
-                    ));
+                    let message = format!("a key must be a word, but this is {}", other.describe());
+                    return Err(Problem::new(&other.origin, message));
                 }
             };
             let (text, origin) = key;
@@ -260,13 +246,11 @@ impl<'a> TreeReader<'a> {
                 continue;
             }
             if let Some(first) = seen.get(&text) {
-                return Err(Problem::new(
-                    &origin,
-                    format!("duplicate key `{}`", display_text(&text)),
-                )
-                .label("and again here")
-                .with_second_position(&entries[*first].key_origin, "first here")
-                .help("remove one of them"));
+                let message = format!("duplicate key `{}`", display_text(&text));
+                return Err(Problem::new(&origin, message)
+                    .label("and again here")
+                    .with_second_position(&entries[*first].key_origin, "first here")
+                    .help("remove one of them"));
             }
             seen.insert(text.clone(), entries.len());
             entries.push(Entry::new(text, origin, node));
@@ -282,10 +266,8 @@ impl<'a> TreeReader<'a> {
         };
         for node in nodes {
             let Value::Map(entries) = node.value else {
-                return Err(Problem::new(
-                    &node.origin,
-                    "`<<` needs a mapping, or a list of mappings",
-                ));
+                let text = "`<<` needs a mapping, or a list of mappings";
+                return Err(Problem::new(&node.origin, text));
             };
             for entry in entries {
                 if known.insert(entry.key.clone()) {

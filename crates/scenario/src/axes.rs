@@ -67,14 +67,10 @@ const CASE_FORMS: &[TypeSyntax] = &[(
 
 /// Returns `true` if `origin` lies within the text of `node`.
 pub(crate) fn contains_origin(node: &Node, origin: &Origin) -> bool {
+    let mut keys = node.entries().iter().map(|entry| &entry.key_origin);
     node.origin.contains(origin)
-        || match &node.value {
-            Value::Null | Value::Scalar { .. } => false,
-            Value::List(items) => items.iter().any(|item| contains_origin(item, origin)),
-            Value::Map(entries) => entries.iter().any(|entry| {
-                entry.key_origin.contains(origin) || contains_origin(&entry.node, origin)
-            }),
-        }
+        || keys.any(|key| key.contains(origin))
+        || node.children().any(|child| contains_origin(child, origin))
 }
 
 /// Reads the axes of `vary`.
@@ -219,8 +215,8 @@ fn read_cases(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Axis> {
     let items = match &entry.node.value {
         Value::List(items) if !items.is_empty() => items,
         _ => {
-            problems
-                .push(wrong_type(&entry.node, "vary.cases", "a list of cases").help(CASES_FORM));
+            let wrong = wrong_type(&entry.node, "vary.cases", "a list of cases");
+            problems.push(wrong.help(CASES_FORM));
             return None;
         }
     };
@@ -231,16 +227,13 @@ fn read_cases(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Axis> {
         let (Some(name), Some(set)) = (keys.and_then(|keys| keys.name.0), item.entry("set")) else {
             continue;
         };
-        if let Some(other) = values
-            .iter()
-            .find(|other| other.name.as_ref() == Some(&name))
-        {
+        let mut others = values.iter();
+        if let Some(other) = others.find(|other| other.name.as_ref() == Some(&name)) {
             let text = format!("two cases have the name `{}`", display_text(&name));
-            let problem = Problem::new(&item.origin, text)
-                .with_second_position(&other.node.origin, "first here");
-            problems.push(
-                problem.help("give each case its own name, so that tables can distinguish them"),
-            );
+            Problem::new(&item.origin, text)
+                .with_second_position(&other.node.origin, "first here")
+                .help("give each case its own name, so that tables can distinguish them")
+                .report(problems);
         }
         values.push(AxisValue {
             node: item.clone(),
@@ -331,19 +324,14 @@ pub(crate) fn find_set_outside_file(axis: &Axis, root: &Node) -> Option<Problem>
 
 fn assignment_set_outside_file(axis: &Axis, set: &Assignment, root: &Node) -> Option<Problem> {
     let origin = origin_outside_file(value_at(root, &set.path)?)?;
-    Some(
-        Problem::new(
-            origin,
-            format!("`{}` is varied, and also set here", display_text(&set.key)),
-        )
-        .help(match axis.key == COMPARE {
-            true => "for runs with this value alone, remove the comparison: `--set compare=`",
-            false => {
-                "for a single run with this value, remove the series: `--set vary=`; for other \
-                 values, set those: `--set vary.KEY=[...]`"
-            }
-        }),
-    )
+    let text = format!("`{}` is varied, and also set here", display_text(&set.key));
+    Some(Problem::new(origin, text).help(match axis.key == COMPARE {
+        true => "for runs with this value alone, remove the comparison: `--set compare=`",
+        false => {
+            "for a single run with this value, remove the series: `--set vary=`; for other \
+             values, set those: `--set vary.KEY=[...]`"
+        }
+    }))
 }
 
 /// Returns the value at a path; `None` if there is none.
@@ -359,13 +347,7 @@ fn origin_outside_file(node: &Node) -> Option<&Origin> {
     if node.origin.source.kind != SourceKind::File {
         return Some(&node.origin);
     }
-    match &node.value {
-        Value::Null | Value::Scalar { .. } => None,
-        Value::List(items) => items.iter().find_map(origin_outside_file),
-        Value::Map(entries) => entries
-            .iter()
-            .find_map(|entry| origin_outside_file(&entry.node)),
-    }
+    node.children().find_map(origin_outside_file)
 }
 
 impl Axis {

@@ -190,45 +190,33 @@ impl CapacitySearch {
 
     /// Describes the search in sentences, one per line.
     pub fn lines(&self) -> Vec<String> {
-        let Settings {
-            from,
-            min,
-            max,
-            hold,
-            sure,
-            within,
-            budget,
-            method,
-            continuing,
-        } = self.goal.settings;
+        let settings = &self.goal.settings;
+        let budget = TimeSpan(settings.budget);
         let text = |load| self.goal.scale.text(load);
         let mut lines = vec![
             format!(
                 "capacity: the largest {} at which every threshold holds; from {}, at least {}, at most {}",
                 self.goal.key,
-                text(from),
-                text(min),
-                text(max)
+                text(settings.from),
+                text(settings.min),
+                text(settings.max)
             ),
             format!("thresholds: {}", self.thresholds.join(", ")),
             format!(
                 "each trial: ramp, {} of settling, then {} that are judged",
                 TimeSpan(SETTLING),
-                TimeSpan(hold)
+                TimeSpan(settings.hold)
             ),
-            match method {
-                Method::Quick => {
-                    format!("ends: after eight loads, or {}", TimeSpan(budget))
-                }
+            match settings.method {
+                Method::Quick => format!("ends: after eight loads, or {budget}"),
                 Method::Interval | Method::List => format!(
-                    "ends: when the {} interval is at most {} wide, or after {}",
-                    Ratio(sure),
-                    Ratio(within),
-                    TimeSpan(budget)
+                    "ends: when the {} interval is at most {} wide, or after {budget}",
+                    Ratio(settings.sure),
+                    Ratio(settings.within)
                 ),
             },
         ];
-        if continuing {
+        if settings.continuing {
             let text = "continues: clients join and leave a server that is not restarted";
             lines.push(text.to_owned());
         }

@@ -1,6 +1,7 @@
 //! Tables in CSV (RFC 4180): a line with the names of the columns, and rows of values.
 
 use crate::error::Problem;
+use crate::masking::replace_ranges;
 use crate::node::display_text;
 use crate::origin::{Origin, SourceKind, SourceText};
 
@@ -13,7 +14,7 @@ const COLUMNS_MAX: usize = 32;
 /// A table.
 #[derive(Debug)]
 pub(crate) struct Table {
-    columns: Vec<String>,
+    pub(crate) columns: Vec<String>,
     rows: Vec<Vec<Cell>>,
 }
 
@@ -190,10 +191,6 @@ fn hide_values(text: &str) -> String {
 }
 
 impl Table {
-    pub(crate) fn columns(&self) -> &[String] {
-        &self.columns
-    }
-
     pub(crate) fn row_count(&self) -> usize {
         self.rows.len()
     }
@@ -241,15 +238,11 @@ impl Table {
     }
 
     fn replace(&self, row: usize, text: &str, written: impl Fn(usize, &str) -> String) -> String {
-        let mut filled = String::with_capacity(text.len());
-        let mut at = 0;
-        for (begin, end, column) in self.named_in(text) {
-            filled.push_str(&text[at..begin]);
-            filled.push_str(&written(begin, &self.rows[row][column].text));
-            at = end;
-        }
-        filled.push_str(&text[at..]);
-        filled
+        let values = self.named_in(text).map(|(begin, end, column)| {
+            let value = written(begin, &self.rows[row][column].text);
+            (begin, end, value)
+        });
+        replace_ranges(text, values)
     }
 }
 
@@ -283,7 +276,7 @@ mod tests {
     #[test]
     fn values_are_read_with_quotes_and_any_line_end() {
         let table = table("user,pass\r\nann,\"a,\"\"b\"\r\n\r\nbob,\n");
-        assert_eq!(table.columns(), ["user", "pass"]);
+        assert_eq!(table.columns, ["user", "pass"]);
         let values = |row| table.fill(row, "{user}|{pass}|{other}");
         assert_eq!(table.row_count(), 2);
         assert_eq!(values(0), "ann|a,\"b|{other}");
@@ -331,7 +324,7 @@ mod tests {
             }
             if let Ok(table) = parsed {
                 for row in 0..table.row_count() {
-                    let template = format!("{{{}}}", table.columns()[0]);
+                    let template = format!("{{{}}}", table.columns[0]);
                     let filled = table.fill_url(row, &template);
                     prop_assert_eq!(filled.find(['{', '}']), None);
                 }

@@ -225,6 +225,6 @@ fn fill(population: &mut Node, table: &Table, named: &Origin, problems: &mut Vec
     }
     if !is_used {
         let problem = Problem::new(named, "no URL names a column of the data");
-        problems.push(problem.help(format!("write a column as `{{{}}}`", table.columns()[0])));
+        problems.push(problem.help(format!("write a column as `{{{}}}`", table.columns[0])));
     }
 }

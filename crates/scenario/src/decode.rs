@@ -294,10 +294,7 @@ pub(crate) fn decode_scenario(
         starts_in_warm_up: false,
         thresholds,
         seed: keys.seed.0.map_or(overrides.default_seed, |seed| seed.0),
-        stop_timeout: keys
-            .stop_timeout
-            .0
-            .map_or(DEFAULT_STOP_TIMEOUT, |span| span.0),
+        stop_timeout: keys.stop_timeout.or(TimeSpan(DEFAULT_STOP_TIMEOUT)).0,
         workers: keys
             .workers
             .0
@@ -443,15 +440,7 @@ fn thresholds(
             .report(problems);
         return Vec::new();
     }
-    let mut subjects: Vec<(&str, Catalogue)> = populations
-        .iter()
-        .map(|population| {
-            (
-                population.name.as_str(),
-                population.config.protocol().catalogue,
-            )
-        })
-        .collect();
+    let mut subjects: Vec<_> = populations.iter().map(Population::subject).collect();
     if has_server {
         subjects.push(("server", SERVER_CATALOGUE));
     }

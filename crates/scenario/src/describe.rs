@@ -231,10 +231,7 @@ impl Scenario {
         let written: Vec<measure::Threshold> = written
             .filter_map(|threshold| measure::Threshold::parse(&threshold.text).ok())
             .collect();
-        let subjects = self.populations.iter().map(|population| {
-            let catalogue = population.config.protocol().catalogue;
-            (population.name.as_str(), catalogue)
-        });
+        let subjects = self.populations.iter().map(Population::subject);
         let of_golden = golden::subjects(&self.populations);
         let of_golden = of_golden.iter();
         let of_golden = of_golden.map(|name| (name.as_str(), BROWSER_CATALOGUE));
@@ -331,25 +328,20 @@ fn plan_population(population: &Population, clients_max: u64, all: u64) -> Popul
 fn levels(population: &Population) -> Vec<(Duration, u64)> {
     let load = &population.load;
     let at = |time: Duration| (time, wanted(load, Time::from_start(time)));
+    let mut time = load.after;
+    let mut levels = vec![at(time)];
     match &load.shape {
         Shape::Stages(stages) => {
-            let mut time = load.after;
-            let mut levels = vec![at(time)];
             for stage in stages {
                 time = time.saturating_add(stage.over);
                 levels.push(at(time));
             }
-            levels.dedup();
-            levels
         }
-        Shape::Arrivals { .. } => vec![at(load.after)],
-        _ => {
-            let mut levels = vec![at(load.after)];
-            levels.extend(load.ends().map(at));
-            levels.dedup();
-            levels
-        }
+        Shape::Arrivals { .. } => {}
+        _ => levels.extend(load.ends().map(at)),
     }
+    levels.dedup();
+    levels
 }
 
 fn tester_lines(tester: &Tester) -> Vec<String> {

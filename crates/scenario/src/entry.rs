@@ -224,7 +224,7 @@ impl ServerEntry {
     /// # Errors
     /// If the file cannot be read or has mistakes, each with line and column.
     pub fn load(path: &Path) -> Result<ServerEntry, ScenarioError> {
-        let (shown, text) = open::read_document(path, DOCUMENT_TYPE)?;
+        let (shown, text) = open::read(path, DOCUMENT_TYPE)?;
         ServerEntry::parse(&shown, &text)
     }
 

@@ -42,12 +42,9 @@ impl Problem {
             message = rest.to_owned();
         }
         Problem {
-            message: mask_text(&message),
-            help: None,
-            label: None,
             code: Some(Box::new(named(&origin.source))),
             origin: Some(origin.clone()),
-            second_position: None,
+            ..Problem::without_position(mask_text(&message))
         }
     }
 

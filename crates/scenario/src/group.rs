@@ -1,8 +1,10 @@
 //! Multicast groups that a server relays.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use serde::Serialize;
+
+use crate::urls;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Group {
@@ -24,10 +26,7 @@ impl Group {
             ["rtp", "udp"].contains(&kind) && address.ip().is_multicast() && address.port() > 0;
         fits.then(|| Group {
             kind: kind.to_owned(),
-            address: match address.ip() {
-                IpAddr::V4(ip) => ip.to_string(),
-                IpAddr::V6(ip) => format!("[{ip}]"),
-            },
+            address: urls::host(address.ip()),
             port: address.port(),
         })
     }

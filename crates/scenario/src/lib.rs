@@ -93,7 +93,7 @@ impl Scenario {
     /// Reads the scenario file at `path`, which must describe a single run: see [`Plan::load`].
     /// Paths relative to the file are resolved.
     pub fn load(path: &Path, overrides: &Overrides) -> Result<Scenario, ScenarioError> {
-        let (shown, text) = open::read(path)?;
+        let (shown, text) = open::read(path, "scenario")?;
         let (root, name) = open::tree(&shown, &text)?;
         let mut scenario = decode(root, &name, overrides, path.parent())?;
         scenario.resolve(path.parent());

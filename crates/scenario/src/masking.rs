@@ -181,15 +181,24 @@ pub fn mask_text(text: &str) -> String {
 }
 
 fn mask_once(text: &str) -> String {
-    let mut masked = String::with_capacity(text.len());
+    let ranges = secret_ranges(text).into_iter();
+    replace_ranges(text, ranges.map(|(from, to)| (from, to, MASK)))
+}
+
+/// Replaces byte ranges of a text, which are in order, each by the text that follows its ends.
+pub(crate) fn replace_ranges<T: AsRef<str>>(
+    text: &str,
+    ranges: impl Iterator<Item = (usize, usize, T)>,
+) -> String {
+    let mut replaced = String::with_capacity(text.len());
     let mut at = 0;
-    for (from, to) in secret_ranges(text) {
-        masked.push_str(&text[at..from]);
-        masked.push_str(MASK);
+    for (from, to, new) in ranges {
+        replaced.push_str(&text[at..from]);
+        replaced.push_str(new.as_ref());
         at = to;
     }
-    masked.push_str(&text[at..]);
-    masked
+    replaced.push_str(&text[at..]);
+    replaced
 }
 
 /// Masks like [`mask_text`], but keeps the length of every secret, so that all offsets stay the

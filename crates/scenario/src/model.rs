@@ -8,7 +8,7 @@ use kit::descriptor::{ClientConfig, PopulationView, RunContext};
 use kit::source::{DEFAULT_RATE, Destination};
 use load::Load;
 use measure::units::{BitRate, duration, optional_duration};
-use measure::{HealthBounds, Time};
+use measure::{Catalogue, HealthBounds, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::emulated_link::Link;
@@ -397,12 +397,7 @@ pub enum ServerStart {
 impl ServerStart {
     /// Returns `true` if the run only observes the server.
     pub fn is_observed(&self) -> bool {
-        match self {
-            ServerStart::Launch { .. } | ServerStart::Command(_) => false,
-            ServerStart::Observe { .. }
-            | ServerStart::Exporters { .. }
-            | ServerStart::Observer { .. } => true,
-        }
+        !matches!(self, ServerStart::Launch { .. } | ServerStart::Command(_))
     }
 }
 
@@ -439,6 +434,11 @@ pub struct Clips {
 }
 
 impl Population {
+    /// Returns its name and its metrics, for thresholds.
+    pub(crate) fn subject(&self) -> (&str, Catalogue) {
+        (&self.name, self.config.protocol().catalogue)
+    }
+
     /// Returns what other populations of the run need to know.
     pub fn member(&self) -> PopulationView<'_> {
         PopulationView {

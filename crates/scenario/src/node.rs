@@ -88,6 +88,16 @@ impl Node {
         }
     }
 
+    /// Returns the items of a list, or the values of a mapping.
+    pub(crate) fn children(&self) -> impl Iterator<Item = &Node> {
+        let items = match &self.value {
+            Value::List(items) => items.as_slice(),
+            _ => &[],
+        };
+        let values = self.entries().iter().map(|entry| &entry.node);
+        items.iter().chain(values)
+    }
+
     /// Returns the value of a key; `None` if this is not a mapping with that key, or the value is
     /// null.
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {
@@ -124,17 +134,10 @@ impl Node {
 
     /// Returns the number of nodes in the tree. Long texts count as several.
     pub(crate) fn node_count(&self) -> usize {
-        match &self.value {
-            Value::Null => 1,
-            Value::Scalar { text, .. } => 1 + text.len() / 64,
-            Value::List(items) => 1 + items.iter().map(Node::node_count).sum::<usize>(),
-            Value::Map(entries) => {
-                1 + entries
-                    .iter()
-                    .map(|entry| 1 + entry.key.len() / 64 + entry.node.node_count())
-                    .sum::<usize>()
-            }
-        }
+        let count = |text: &str| 1 + text.len() / 64;
+        let keys = self.entries().iter().map(|entry| count(&entry.key));
+        let inner = keys.chain(self.children().map(Node::node_count));
+        count(self.text().unwrap_or("")) + inner.sum::<usize>()
     }
 }
 

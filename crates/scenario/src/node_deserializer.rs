@@ -301,15 +301,8 @@ impl<'a> NodeReader<'a> {
         read.ok()
     }
 
-    fn text(self) -> Option<&'a str> {
-        match &self.node.value {
-            Value::Scalar { text, .. } => Some(text),
-            _ => None,
-        }
-    }
-
-    fn number<T: std::str::FromStr>(self) -> Option<T> {
-        self.text()?.parse().ok()
+    fn parsed<T: std::str::FromStr>(self) -> Option<T> {
+        self.node.text()?.parse().ok()
     }
 
     fn wrong_type(self, wanted: &str) -> KeyError {
@@ -319,10 +312,10 @@ impl<'a> NodeReader<'a> {
     }
 }
 
-macro_rules! numbers {
+macro_rules! scalars {
     ($($name:ident $visit:ident $wanted:literal;)*) => { $(
         fn $name<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
-            match self.number() {
+            match self.parsed() {
                 Some(value) => visitor.$visit(value),
                 None => Err(self.wrong_type($wanted)),
             }
@@ -350,14 +343,8 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
         }
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
-        match self.number() {
-            Some(value) => visitor.visit_bool(value),
-            None => Err(self.wrong_type("`true` or `false`")),
-        }
-    }
-
-    numbers! {
+    scalars! {
+        deserialize_bool visit_bool "`true` or `false`";
         deserialize_i8 visit_i64 "a whole number";
         deserialize_i16 visit_i64 "a whole number";
         deserialize_i32 visit_i64 "a whole number";
@@ -371,7 +358,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, KeyError> {
-        match self.text() {
+        match self.node.text() {
             Some(text) => visitor.visit_borrowed_str(text),
             None => Err(self.wrong_type("a string")),
         }

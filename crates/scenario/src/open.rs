@@ -9,13 +9,9 @@ use crate::node::Node;
 use crate::origin::{SourceKind, SourceText};
 use crate::yaml;
 
-/// Reads the scenario file at `path`. Returns its name in messages, and its text.
-pub(crate) fn read(path: &Path) -> Result<(String, String), ScenarioError> {
-    read_document(path, "scenario")
-}
-
-/// Reads a file of the document type `what`, such as `scenario`.
-pub(crate) fn read_document(path: &Path, what: &str) -> Result<(String, String), ScenarioError> {
+/// Reads a file of the document type `what`, such as `scenario`. Returns its name in messages, and
+/// its text.
+pub(crate) fn read(path: &Path, what: &str) -> Result<(String, String), ScenarioError> {
     Ok(read_text(path, what, yaml::MAX_BYTES)?)
 }
 

@@ -48,15 +48,19 @@ impl SourceText {
 
     /// Returns line and column of a byte, both from 1, with columns in characters.
     pub(crate) fn line_column(&self, at: usize) -> (usize, usize) {
-        let mut at = at.min(self.text.len());
-        while !self.text.is_char_boundary(at) {
-            at -= 1;
-        }
-        let before = &self.text[..at];
+        let before = &self.text[..floor(&self.text, at.min(self.text.len()))];
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
         (line, before[line_start..].chars().count() + 1)
     }
+}
+
+/// Returns the start of the character that contains the byte `at`.
+pub(crate) fn floor(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
 }
 
 impl Origin {

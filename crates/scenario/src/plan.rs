@@ -30,7 +30,7 @@ pub enum Plan {
 impl Plan {
     /// Reads the scenario file at `path`. Paths relative to the file are resolved.
     pub fn load(path: &Path, overrides: &Overrides) -> Result<Plan, ScenarioError> {
-        let (name, text) = open::read(path)?;
+        let (name, text) = open::read(path, "scenario")?;
         Plan::make(&name, &text, overrides, path.parent())
     }
 

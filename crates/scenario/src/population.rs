@@ -403,10 +403,9 @@ fn protocol(
     let names = || registry::protocols().iter().map(|protocol| protocol.name);
     let mut named = None;
     if let Some(node) = node.get("protocol") {
-        let Value::Scalar { text, .. } = &node.value else {
-            problems.push(
-                wrong_type(node, &join_path(path, "protocol"), "a word").help(suggest("", names())),
-            );
+        let Some(text) = node.text() else {
+            let wrong = wrong_type(node, &join_path(path, "protocol"), "a word");
+            problems.push(wrong.help(suggest("", names())));
             return None;
         };
         named = registry::find(text);
@@ -428,24 +427,17 @@ fn protocol(
             .filter(|named| named.check_url(url).is_ok())
             .or_else(|| registry::find_by_url(url));
         let problem = match (found, chosen) {
-            (None, _) => Some(
-                Problem::new(
-                    &node.origin,
-                    format!("`{}` has an unsupported URL scheme", display_text(url)),
-                )
-                .help(scheme_help::help(url, &|url| mask_text(&display_text(url)))),
-            ),
-            (Some(found), Some(chosen)) if found.name != chosen.name => Some(
-                Problem::new(
-                    &node.origin,
-                    format!(
-                        "`{}` is not a URL of the protocol `{}`",
-                        display_text(url),
-                        chosen.name
-                    ),
-                )
-                .help("the clients of a population use one protocol: split it into two"),
-            ),
+            (None, _) => {
+                let text = format!("`{}` has an unsupported URL scheme", display_text(url));
+                let help = scheme_help::help(url, &|url| mask_text(&display_text(url)));
+                Some(Problem::new(&node.origin, text).help(help))
+            }
+            (Some(found), Some(chosen)) if found.name != chosen.name => {
+                let (url, name) = (display_text(url), chosen.name);
+                let text = format!("`{url}` is not a URL of the protocol `{name}`");
+                let help = "the clients of a population use one protocol: split it into two";
+                Some(Problem::new(&node.origin, text).help(help))
+            }
             (Some(found), _) => {
                 chosen = Some(found);
                 found.check_url(url).err().map(|message| {
@@ -480,18 +472,15 @@ fn example_of(protocol: &Protocol) -> String {
 
 fn pick(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Pick> {
     let node = node.get("pick")?;
-    Some(match &node.value {
-        Value::Scalar { text, .. } if text == "random" => Pick::Random,
-        Value::Scalar { text, .. } if text == "in_turn" => Pick::InTurn,
-        Value::Scalar { text, .. } if text == "own" => Pick::Own,
+    Some(match node.text() {
+        Some("random") => Pick::Random,
+        Some("in_turn") => Pick::InTurn,
+        Some("own") => Pick::Own,
         _ => {
-            wrong_type(
-                node,
-                &join_path(path, "pick"),
-                "`random`, `in_turn` or `own`",
-            )
-            .help("it selects which of the URLs a client requests")
-            .report(problems);
+            let path = join_path(path, "pick");
+            wrong_type(node, &path, "`random`, `in_turn` or `own`")
+                .help("it selects which of the URLs a client requests")
+                .report(problems);
             Pick::default()
         }
     })
@@ -575,7 +564,7 @@ fn load(node: &Node, path: &str, rejoin: bool, problems: &mut Vec<Problem>) -> O
     let before = problems.len();
     let keys: LoadKeys = section::read_with_foreign_keys(node, path, FORMS, problems)?;
     let start = node.get("start").and_then(|node| {
-        if matches!(&node.value, Value::Scalar { text, .. } if text == "at_once") {
+        if node.text() == Some("at_once") {
             return Some(StartKind::AtOnce);
         }
         wrong_type(node, &join_path(path, "start"), "`at_once`")

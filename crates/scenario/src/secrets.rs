@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::masking::{
     MASK, SECRET_LENGTH_MIN, is_public_header, is_secret_config, is_secret_name, mask_command,
-    mask_text, secret_ranges, secret_words,
+    mask_text, replace_ranges, secret_ranges, secret_words,
 };
 use crate::model::{Scenario, Server, ServerStart};
 
@@ -243,20 +243,14 @@ fn walk(value: &mut Value, mask: &dyn Fn(&str) -> String) {
 
 /// Masks a secret in a text. A short secret is masked only if it is a whole word.
 fn mask_literal(text: &str, secret: &str) -> String {
-    let mut masked = String::with_capacity(text.len());
-    let mut at = 0;
-    for (begin, _) in text.match_indices(secret) {
+    let ranges = text.match_indices(secret).filter_map(|(begin, _)| {
         let end = begin + secret.len();
         let word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
         let within = word(text[..begin].chars().next_back()) || word(text[end..].chars().next());
-        if secret.len() >= MASK_WITHIN_WORDS_LENGTH_MIN || !within {
-            masked.push_str(&text[at..begin]);
-            masked.push_str(MASK);
-            at = end;
-        }
-    }
-    masked.push_str(&text[at..]);
-    masked
+        let is_masked = secret.len() >= MASK_WITHIN_WORDS_LENGTH_MIN || !within;
+        is_masked.then_some((begin, end, MASK))
+    });
+    replace_ranges(text, ranges)
 }
 
 #[cfg(test)]

@@ -248,14 +248,8 @@ pub(crate) fn read(
             .ready
             .0
             .and_then(|keys| ready(keys, node.get("ready")?, problems)),
-        ready_timeout: keys
-            .ready_timeout
-            .0
-            .map_or(DEFAULT_READY_TIMEOUT, |span| span.0),
-        stop_timeout: keys
-            .stop_timeout
-            .0
-            .map_or(DEFAULT_STOP_TIMEOUT, |span| span.0),
+        ready_timeout: keys.ready_timeout.or(TimeSpan(DEFAULT_READY_TIMEOUT)).0,
+        stop_timeout: keys.stop_timeout.or(TimeSpan(DEFAULT_STOP_TIMEOUT)).0,
         linger: keys.linger.0.map(|linger| linger.0.0),
         environment: node
             .get("environment")
@@ -540,14 +534,14 @@ fn log(keys: LogKeys, server: &Node, problems: &mut Vec<Problem>) -> ServerLog {
     }
 }
 
+/// Default length of a clip.
+const CLIP_LENGTH: Duration = Duration::from_secs(60);
+
 fn clips(keys: ClipKeys) -> Option<Clips> {
     Some(Clips {
         directory: keys.directory.0?,
         count: u32::try_from(keys.count.or(BoundedInteger(10)).0).ok()?,
-        length: keys
-            .length
-            .0
-            .map_or(Duration::from_secs(60), |length| length.0.0),
+        length: keys.length.or(Within(TimeSpan(CLIP_LENGTH))).0.0,
         video: keys.video.0.map_or(BitRate(1_000_000), |rate| rate.0),
         audio: keys.audio.0.map(|rate| rate.0),
         frame_rate: u32::try_from(keys.frame_rate.or(BoundedInteger(25)).0).ok()?,

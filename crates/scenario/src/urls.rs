@@ -19,7 +19,7 @@ const MAX_LENGTH: usize = 2_000;
 const SERVER: &str = "{server}";
 
 /// Formats an address in URL syntax.
-fn host(address: IpAddr) -> String {
+pub(crate) fn host(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("[{address}]"),

@@ -7,7 +7,7 @@ use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
 use crate::error::Problem;
 use crate::node::{Entry, Node, Value, display_text};
-use crate::origin::{Origin, SourceText};
+use crate::origin::{Origin, SourceText, floor};
 
 /// Maximum size of a scenario file: 1 MiB.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
@@ -94,14 +94,10 @@ impl<'a> TreeReader<'a> {
 
     fn syntax_error(&self, message: &str, at: usize) -> Problem {
         let at = at.min(self.text.len());
-        let line_start = self.text[..floor(self.text, at)]
-            .rfind('\n')
-            .map_or(0, |newline| newline + 1);
+        let start_of_line = |at| self.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+        let this = start_of_line(floor(self.text, at));
         // A tab that indents this line or the previous one is the cause.
-        let before_start = self.text[..line_start.saturating_sub(1)]
-            .rfind('\n')
-            .map_or(0, |newline| newline + 1);
-        for start in [line_start, before_start] {
+        for start in [this, start_of_line(this.saturating_sub(1))] {
             let line = &self.text[start..];
             let indent = &line[..line.len() - line.trim_start_matches([' ', '\t']).len()];
             if let Some(tab) = indent.find('\t') {
@@ -300,12 +296,4 @@ fn byte_of_char(text: &str, index: usize) -> usize {
     text.char_indices()
         .nth(index)
         .map_or(text.len(), |(byte, _)| byte)
-}
-
-/// Returns the start of the character that contains the byte `at`.
-fn floor(text: &str, mut at: usize) -> usize {
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
 }

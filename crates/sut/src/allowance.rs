@@ -21,12 +21,8 @@ pub(crate) fn cores(tree: &[u32]) -> Option<f64> {
         }
     }
     let cores = (!processors.is_empty()).then_some(processors.len() as f64)?;
-    Some(
-        tree.first()
-            .and_then(|&pid| quota(pid))
-            .unwrap_or(cores)
-            .min(cores),
-    )
+    let quota = tree.first().and_then(|&pid| quota(pid));
+    Some(quota.unwrap_or(cores).min(cores))
 }
 
 /// Parses the processors in /proc/PID/status (proc(5)), such as `Cpus_allowed_list: 0-2,7`.

@@ -30,39 +30,26 @@ pub const FOLDER_VARIABLE: &str = "STREAMGAUGE_CATALOGUE";
 /// Maximum number of entries that are read from a user's folder.
 const FILES_MAX: usize = 1_000;
 
+/// Returns names and contents of files in the folder `catalogue`.
+macro_rules! files {
+    ($($file:literal,)*) => { [$(($file, include_str!(concat!("../catalogue/", $file)))),*] };
+}
+
 /// Built-in entries: name and content of their files.
-const BUILT_IN: [(&str, &str); 13] = [
-    ("vlc.yaml", include_str!("../catalogue/vlc.yaml")),
-    (
-        "gstreamer.yaml",
-        include_str!("../catalogue/gstreamer.yaml"),
-    ),
-    ("mediamtx.yaml", include_str!("../catalogue/mediamtx.yaml")),
-    (
-        "rtp2httpd.yaml",
-        include_str!("../catalogue/rtp2httpd.yaml"),
-    ),
-    ("msd_lite.yaml", include_str!("../catalogue/msd_lite.yaml")),
-    ("udpxy.yaml", include_str!("../catalogue/udpxy.yaml")),
-    ("tvgate.yaml", include_str!("../catalogue/tvgate.yaml")),
-    (
-        "vlc-relay.yaml",
-        include_str!("../catalogue/vlc-relay.yaml"),
-    ),
-    (
-        "nginx-rtmp.yaml",
-        include_str!("../catalogue/nginx-rtmp.yaml"),
-    ),
-    (
-        "nginx-hls.yaml",
-        include_str!("../catalogue/nginx-hls.yaml"),
-    ),
-    (
-        "srt-live-transmit.yaml",
-        include_str!("../catalogue/srt-live-transmit.yaml"),
-    ),
-    ("janus.yaml", include_str!("../catalogue/janus.yaml")),
-    ("livekit.yaml", include_str!("../catalogue/livekit.yaml")),
+const BUILT_IN: [(&str, &str); 13] = files![
+    "vlc.yaml",
+    "gstreamer.yaml",
+    "mediamtx.yaml",
+    "rtp2httpd.yaml",
+    "msd_lite.yaml",
+    "udpxy.yaml",
+    "tvgate.yaml",
+    "vlc-relay.yaml",
+    "nginx-rtmp.yaml",
+    "nginx-hls.yaml",
+    "srt-live-transmit.yaml",
+    "janus.yaml",
+    "livekit.yaml",
 ];
 
 /// A server of the catalogue.
@@ -89,12 +76,7 @@ pub fn list() -> Result<Vec<CatalogueServer>, SutError> {
             entry: ServerEntry::parse(file, text),
         })
         .collect();
-    for file in own_files()? {
-        let own = CatalogueServer {
-            name: stem(&file),
-            entry: ServerEntry::load(&file),
-            file: Some(file),
-        };
+    for own in own_files()?.into_iter().map(server_of) {
         match listed.iter_mut().find(|listed| listed.name == own.name) {
             Some(same) => *same = own,
             None => listed.push(own),
@@ -117,24 +99,25 @@ pub fn names() -> Result<Vec<String>, SutError> {
 /// If there is no such server; the error lists the known ones. Also those of [`list`].
 pub fn find(name: &str) -> Result<CatalogueServer, SutError> {
     if is_path(name) {
-        let file = PathBuf::from(name);
-        return Ok(CatalogueServer {
-            name: stem(&file),
-            entry: ServerEntry::load(&file),
-            file: Some(file),
-        });
+        return Ok(server_of(name.into()));
     }
-    let listed = list()?;
-    let known = || {
-        let names: Vec<&str> = listed.iter().map(|listed| listed.name.as_str()).collect();
-        names.join(", ")
-    };
-    match listed.iter().position(|listed| listed.name == name) {
-        Some(index) => Ok(listed.into_iter().nth(index).expect("it was just found")),
-        None => Err(SutError::UnknownServer {
-            name: name.to_owned(),
-            known: known(),
-        }),
+    let mut listed = list()?;
+    if let Some(index) = listed.iter().position(|listed| listed.name == name) {
+        return Ok(listed.swap_remove(index));
+    }
+    let known: Vec<String> = listed.into_iter().map(|listed| listed.name).collect();
+    Err(SutError::UnknownServer {
+        name: name.to_owned(),
+        known: known.join(", "),
+    })
+}
+
+/// Returns the server that a file describes.
+fn server_of(file: PathBuf) -> CatalogueServer {
+    CatalogueServer {
+        name: stem(&file),
+        entry: ServerEntry::load(&file),
+        file: Some(file),
     }
 }
 

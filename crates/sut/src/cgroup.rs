@@ -26,33 +26,25 @@ pub(crate) enum CgroupVersion {
 
 /// Returns the processor time used in the group at `path`, in nanoseconds.
 pub(crate) fn usage(kind: CgroupVersion, path: &Path) -> Option<u64> {
+    let read = |file| fs::read_to_string(path.join(file)).ok();
     match kind {
-        CgroupVersion::V1 => fs::read_to_string(path.join("cpuacct.usage"))
-            .ok()?
-            .trim()
-            .parse()
-            .ok(),
-        CgroupVersion::V2 => parse_cpu_stat(&fs::read_to_string(path.join("cpu.stat")).ok()?),
+        CgroupVersion::V1 => read("cpuacct.usage")?.trim().parse().ok(),
+        CgroupVersion::V2 => parse_cpu_stat(&read("cpu.stat")?),
     }
 }
 
 /// Parses `usage_usec` in `cpu.stat` and converts it to nanoseconds.
 fn parse_cpu_stat(text: &str) -> Option<u64> {
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("usage_usec "))?;
+    let mut lines = text.lines();
+    let line = lines.find_map(|line| line.strip_prefix("usage_usec "))?;
     line.trim().parse::<u64>().ok()?.checked_mul(1000)
 }
 
 /// Returns the processes in the group at `path`; `None` if the group is gone.
 pub(crate) fn processes(path: &Path) -> Option<Vec<u32>> {
     let text = fs::read_to_string(path.join("cgroup.procs")).ok()?;
-    Some(
-        text.lines()
-            .filter_map(|line| line.trim().parse().ok())
-            .filter(|&pid| pid != 0)
-            .collect(),
-    )
+    let pids = text.lines().filter_map(|line| line.trim().parse().ok());
+    Some(pids.filter(|&pid| pid != 0).collect())
 }
 
 /// Removes the group at `path`, with retries: it stays busy for a moment after its last process.
@@ -98,13 +90,9 @@ impl Owner {
     }
 
     fn name(self) -> String {
-        let Owner {
-            pid,
-            started,
-            pid_namespace,
-            time_namespace,
-        } = self;
-        format!("{PREFIX}{pid}-{started}-{pid_namespace}-{time_namespace}")
+        let (pid, started) = (self.pid, self.started);
+        let namespaces = format!("{}-{}", self.pid_namespace, self.time_namespace);
+        format!("{PREFIX}{pid}-{started}-{namespaces}")
     }
 
     fn parse(name: &str) -> Option<Owner> {
@@ -206,12 +194,10 @@ impl Cgroup {
             path,
             parent,
         };
-        let entered = if usage(kind, &group.path).is_some() {
-            move_to(&group.path)
-        } else {
-            Err(io::Error::other(
-                "it has no file that counts processor time",
-            ))
+        let uncounted = "it has no file that counts processor time";
+        let entered = match usage(kind, &group.path) {
+            Some(_) => move_to(&group.path),
+            None => Err(io::Error::other(uncounted)),
         };
         if let Err(error) = entered {
             let _ = fs::remove_dir(&group.path);
@@ -302,9 +288,7 @@ fn parse_membership(line: &str, kind: CgroupVersion) -> Option<&str> {
     let mut fields = line.splitn(3, ':');
     let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
     let fits = match kind {
-        CgroupVersion::V1 => controllers
-            .split(',')
-            .any(|controller| controller == "cpuacct"),
+        CgroupVersion::V1 => controllers.split(',').any(|one| one == "cpuacct"),
         CgroupVersion::V2 => number == "0" && controllers.is_empty(),
     };
     fits.then_some(path)

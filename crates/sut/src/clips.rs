@@ -117,13 +117,8 @@ fn is_current(clips: &Clips, number: u32, path: &Path) -> bool {
 fn make_one(clips: &Clips, number: u32, path: &Path, options: &Options) -> Result<(), SutError> {
     let ffmpeg = find_program("ffmpeg").ok_or_else(ffmpeg_missing)?;
     let unfinished = path.with_extension(format!("mp4.unfinished-{}", std::process::id()));
-    let made = run(
-        &ffmpeg,
-        arguments(clips, number, &unfinished),
-        path,
-        options,
-    )
-    .and_then(|()| {
+    let arguments = arguments(clips, number, &unfinished);
+    let made = run(&ffmpeg, arguments, path, options).and_then(|()| {
         let _ = fs::remove_file(sidecar(path));
         put(&unfinished, path).map_err(SutError::file("write", path))?;
         let text = parameters(clips, number);
@@ -210,24 +205,17 @@ fn run(
     }
     launched.wait_for_output();
     let state = launched.state();
-    match state.ended {
-        Some(Exit::Code(0)) => Ok(()),
-        ended => Err(SutError::Clip {
-            path: path.to_owned(),
-            reason: format!(
-                "ffmpeg: {}: {}",
-                ended.map_or_else(|| "did not end".to_owned(), |exit| exit.to_string()),
-                state
-                    .log
-                    .tail()
-                    .lines()
-                    .rev()
-                    .take(3)
-                    .collect::<Vec<_>>()
-                    .join(" | ")
-            ),
-        }),
-    }
+    let how = match state.ended {
+        Some(Exit::Code(0)) => return Ok(()),
+        Some(exit) => exit.to_string(),
+        None => "did not end".to_owned(),
+    };
+    let tail = state.log.tail();
+    let last: Vec<&str> = tail.lines().rev().take(3).collect();
+    Err(SutError::Clip {
+        path: path.to_owned(),
+        reason: format!("ffmpeg: {how}: {}", last.join(" | ")),
+    })
 }
 
 #[cfg(test)]

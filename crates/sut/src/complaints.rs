@@ -261,7 +261,7 @@ impl Complaints {
 }
 
 /// Follows a log file that a server writes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Follower {
     path: PathBuf,
     file: Option<(File, u64)>,
@@ -278,9 +278,7 @@ impl Follower {
     pub(crate) fn new(path: &Path) -> Result<Follower, SutError> {
         let mut follower = Follower {
             path: path.to_owned(),
-            file: None,
-            lines: Lines::default(),
-            skipped_bytes: 0,
+            ..Follower::default()
         };
         follower.begin()?;
         Ok(follower)

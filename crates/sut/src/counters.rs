@@ -88,13 +88,10 @@ impl Counters {
     pub(crate) fn start(access: &CountersAccess) -> Result<Counters, SutError> {
         let CounterInterface::JanusAdmin = access.kind;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, access.port));
-        let mut connection = Connection::open(address, &access.secret)
-            .map_err(|reason| SutError::Counters { address, reason })?;
+        let failed = |reason| SutError::Counters { address, reason };
+        let mut connection = Connection::open(address, &access.secret).map_err(failed)?;
         let stream = connection.stream.try_clone();
-        let stream = stream.map_err(|error| SutError::Counters {
-            address,
-            reason: error.to_string(),
-        })?;
+        let stream = stream.map_err(|error| failed(error.to_string()))?;
         let readings = Arc::new(Mutex::new(Readings::default()));
         let (requests, received) = bounded(1);
         let shared = readings.clone();

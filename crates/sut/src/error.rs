@@ -166,21 +166,13 @@ pub enum SutError {
 impl SutError {
     /// Lists all mistakes in a file of the catalogue, each with its position and advice.
     pub(crate) fn entry(error: &scenario::ScenarioError) -> SutError {
-        let lines: Vec<String> = error
-            .problems()
-            .iter()
-            .map(|problem| {
-                let position = problem.position().map(|position| position + ": ");
-                let help = problem.help_text().map(|help| format!(": {help}"));
-                format!(
-                    "{}{}{}",
-                    position.unwrap_or_default(),
-                    problem.message(),
-                    help.unwrap_or_default()
-                )
-            })
-            .collect();
-        SutError::Entry(lines.join("\n"))
+        let lines = error.problems().iter().map(|problem| {
+            let position = problem.position().map(|position| position + ": ");
+            let help = problem.help_text().map(|help| format!(": {help}"));
+            let (position, help) = (position.unwrap_or_default(), help.unwrap_or_default());
+            format!("{position}{}{help}", problem.message())
+        });
+        SutError::Entry(lines.collect::<Vec<_>>().join("\n"))
     }
 
     /// Returns a function that converts an I/O error of a file.

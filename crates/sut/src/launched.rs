@@ -120,12 +120,10 @@ impl Launched {
     pub(crate) fn start(launch: &Launch, context: LaunchContext) -> Result<Launched, SutError> {
         let trouble = |error: std::io::Error| SutError::Supervisor(error.to_string());
         let matcher = launch.ready.matcher()?;
-        let program = launch
-            .command
-            .first()
-            .ok_or_else(|| SutError::Unusable("the server's command is empty".to_owned()))?
-            .to_string_lossy()
-            .into_owned();
+        let program = launch.command.first();
+        let program = program.map(|program| program.to_string_lossy().into_owned());
+        let is_empty = || SutError::Unusable("the server's command is empty".to_owned());
+        let program = program.ok_or_else(is_empty)?;
         let order = Order {
             command: launch.command.clone(),
             user: launch.user.as_ref().map(|user| (user.number, user.group)),
@@ -181,10 +179,8 @@ impl Launched {
             shared,
             scratch: context.scratch,
         };
-        read_reports(
-            launched.control.try_clone().map_err(trouble)?,
-            Arc::clone(&launched.shared),
-        );
+        let reports = launched.control.try_clone().map_err(trouble)?;
+        read_reports(reports, Arc::clone(&launched.shared));
         launched.wait(SUPERVISOR_TIMEOUT, |state| {
             state.pid.is_some() || state.failed.is_some() || state.closed
         });

@@ -238,35 +238,25 @@ impl Sut {
         let mut counters = None;
         let (mut launch, urls, scratch) = match &spec.origin {
             Origin::Observe { pid } => {
-                return Ok(Sut {
-                    log,
-                    ..Sut::observe_pid(*pid)?
-                });
+                let sut = Sut::observe_pid(*pid)?;
+                return Ok(Sut { log, ..sut });
             }
             Origin::Exporters(exporters) => {
-                return Ok(Sut {
-                    log,
-                    ..Sut::observe_remote(exporters)?
-                });
+                let sut = Sut::observe_remote(exporters)?;
+                return Ok(Sut { log, ..sut });
             }
             Origin::Observer { runner } => {
-                return Err(SutError::NoObserver {
-                    runner: runner.clone(),
-                });
+                let runner = runner.clone();
+                return Err(SutError::NoObserver { runner });
             }
             Origin::Command(command) => {
                 let mut launch = Launch::new(command);
                 if let Some(first) = launch.command.first_mut() {
                     *first = program::resolve_program(first);
                 }
-                launch.user = match &spec.user {
-                    Some(user) => User::for_server(user)?,
-                    None => None,
-                };
-                launch.directory = spec
-                    .directory
-                    .as_ref()
-                    .map(|directory| base.join(directory));
+                let user = spec.user.as_deref().map(User::for_server);
+                launch.user = user.transpose()?.flatten();
+                launch.directory = spec.directory.as_ref().map(|own| base.join(own));
                 (launch, Vec::new(), None)
             }
             Origin::Catalogue {
@@ -275,16 +265,14 @@ impl Sut {
                 interface,
                 groups,
             } => {
+                let audio = spec.clips.as_ref().and_then(|clips| clips.audio);
                 let request = catalogue::Request {
                     host: spec.host,
                     port: *port,
                     interface: interface.as_deref().unwrap_or(INTERFACE),
                     groups,
                     clips: &clips,
-                    audio: spec
-                        .clips
-                        .as_ref()
-                        .is_some_and(|clips| clips.audio.is_some()),
+                    audio: audio.is_some(),
                     user: spec.user.as_deref(),
                 };
                 let built = catalogue::build(name, &request)?;
@@ -370,33 +358,23 @@ impl Sut {
             .filter(|stat| !stat.is_dead())
             .ok_or(SutError::NoSuchProcess { pid })?;
         if proc::is_own_or_ancestor(pid) {
-            return Err(SutError::Ourselves {
-                pid,
-                what: if pid == std::process::id() {
-                    "streamgauge itself"
-                } else {
-                    "an ancestor of streamgauge itself"
-                },
-            });
+            let what = match pid == std::process::id() {
+                true => "streamgauge itself",
+                false => "an ancestor of streamgauge itself",
+            };
+            return Err(SutError::Ourselves { pid, what });
         }
         let process = Process::Observed {
             pid,
             started: stat.started,
         };
-        let mut observer = Observer::new(Meter::Times);
-        observer.begin(&tree(&process));
-        Ok(Sut {
-            process,
-            observer,
-            description: format!("{} (pid {pid})", stat.name),
-            urls: Vec::new(),
-            stop_within: Duration::ZERO,
-            cpu_source: CpuSource::ProcessTimes {
-                reason: "it was not launched by this run".to_owned(),
-            },
-            log: WatchedLog::new(&ServerLog::default(), Path::new(""))?,
-            counters: None,
-        })
+        let description = format!("{} (pid {pid})", stat.name);
+        let source = CpuSource::ProcessTimes {
+            reason: "it was not launched by this run".to_owned(),
+        };
+        let mut sut = Sut::observe_process(process, description, source)?;
+        sut.observer.begin(&tree(&sut.process));
+        Ok(sut)
     }
 
     /// Observes a server on another machine through the exporters there.
@@ -418,9 +396,18 @@ impl Sut {
         description: String,
         cpu_source: CpuSource,
     ) -> Result<Sut, SutError> {
+        Sut::observe_process(Process::Remote(server), description, cpu_source)
+    }
+
+    /// Observes a server that was not launched, with the default patterns of complaints.
+    fn observe_process(
+        process: Process,
+        description: String,
+        cpu_source: CpuSource,
+    ) -> Result<Sut, SutError> {
         Ok(Sut {
             description,
-            process: Process::Remote(server),
+            process,
             observer: Observer::new(Meter::Times),
             urls: Vec::new(),
             stop_within: Duration::ZERO,
@@ -569,10 +556,8 @@ impl Sut {
         let mut counts = log.complaints.counts(&log.patterns);
         if let Process::Launched(launched) = &self.process {
             for printed in launched.state().complaints.counts(&log.patterns) {
-                match counts
-                    .iter_mut()
-                    .find(|count| count.pattern == printed.pattern)
-                {
+                let mut known = counts.iter_mut();
+                match known.find(|count| count.pattern == printed.pattern) {
                     Some(count) => count.lines += printed.lines,
                     None => counts.push(printed),
                 }

@@ -164,14 +164,11 @@ pub(crate) fn parse_rollup(text: &str) -> Option<Memory> {
         let Some((key, rest)) = line.split_once(':') else {
             continue;
         };
-        let Some(bytes) = rest
-            .split_ascii_whitespace()
-            .next()
-            .and_then(|number| number.parse::<u64>().ok())
-            .map(|kib| kib.saturating_mul(1024))
-        else {
+        let number = rest.split_ascii_whitespace().next();
+        let Some(kib) = number.and_then(|number| number.parse::<u64>().ok()) else {
             continue;
         };
+        let bytes = kib.saturating_mul(1024);
         match key {
             "Pss" => (memory.pss, any) = (bytes, true),
             "Private_Clean" | "Private_Dirty" => memory.uss += bytes,
@@ -232,20 +229,12 @@ pub(crate) fn sockets_of_threads(pid: u32) -> HashSet<u64> {
 }
 
 fn sockets_in(folder: &str) -> Option<HashSet<u64>> {
-    let mut inodes = HashSet::new();
-    for entry in fs::read_dir(folder).ok()?.flatten() {
-        let Ok(target) = fs::read_link(entry.path()) else {
-            continue;
-        };
-        let inode: Option<u64> = target.to_str().and_then(|text| {
-            text.strip_prefix("socket:[")?
-                .strip_suffix(']')?
-                .parse()
-                .ok()
-        });
-        inodes.extend(inode);
-    }
-    Some(inodes)
+    let inodes = fs::read_dir(folder).ok()?.flatten().filter_map(|entry| {
+        let target = fs::read_link(entry.path()).ok()?;
+        let inode = target.to_str()?.strip_prefix("socket:[")?;
+        inode.strip_suffix(']')?.parse().ok()
+    });
+    Some(inodes.collect())
 }
 
 /// Parses the UDP memory of the whole machine, in bytes, in /proc/net/sockstat, which counts pages.

@@ -36,11 +36,8 @@ pub fn check(server: &Server) -> Result<(), SutError> {
             let path = server.environment.get("PATH").map(OsString::from);
             let path = path.or_else(|| std::env::var_os("PATH"));
             let directory = server.directory.as_deref();
-            match find(
-                &resolve_program(OsStr::new(word)),
-                directory,
-                path.as_deref(),
-            ) {
+            let program = resolve_program(OsStr::new(word));
+            match find(&program, directory, path.as_deref()) {
                 Some(_) => Ok(()),
                 None => Err(missing(word, directory)),
             }
@@ -55,10 +52,8 @@ fn missing(word: &str, directory: Option<&Path>) -> SutError {
     let reason = match (word.contains('/'), directory) {
         (false, _) => "is not in PATH".to_owned(),
         (true, Some(directory)) if Path::new(word).is_relative() => {
-            format!(
-                "is not in {}, the working directory of the server",
-                directory.display()
-            )
+            let directory = directory.display();
+            format!("is not in {directory}, the working directory of the server")
         }
         (true, _) => "does not exist, or cannot be executed".to_owned(),
     };

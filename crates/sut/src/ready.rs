@@ -81,10 +81,8 @@ pub(crate) fn wait(
         });
     }
     let pid = launched.state().pid.unwrap_or_default();
-    progress(Progress::Ready {
-        pid,
-        after: began.elapsed(),
-    });
+    let after = began.elapsed();
+    progress(Progress::Ready { pid, after });
     Ok(())
 }
 
@@ -97,11 +95,8 @@ fn describe(ready: &Ready) -> String {
         }
         Ready::Port { address, transport } => format!("{transport} port {}", address.port()),
         Ready::Served { address, urls } => {
-            format!(
-                "port {} with all of its {} streams",
-                address.port(),
-                urls.len()
-            )
+            let (port, count) = (address.port(), urls.len());
+            format!("port {port} with all of its {count} streams")
         }
         Ready::Text(text) => format!("a line of output with `{text}`"),
         Ready::Pattern(pattern) => format!("a line of output that matches `{pattern}`"),

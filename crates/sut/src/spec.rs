@@ -238,18 +238,16 @@ impl Ready {
 
     /// Returns the condition that it owns a TCP port and accepts a connection on 127.0.0.1.
     pub fn tcp(port: u16) -> Ready {
-        Ready::Port {
-            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
-            transport: Transport::Tcp,
-        }
+        let address = (Ipv4Addr::LOCALHOST, port).into();
+        let transport = Transport::Tcp;
+        Ready::Port { address, transport }
     }
 
     /// Returns the condition that it owns a UDP port, bound to any address.
     pub fn udp(port: u16) -> Ready {
-        Ready::Port {
-            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
-            transport: Transport::Udp,
-        }
+        let address = (Ipv4Addr::LOCALHOST, port).into();
+        let transport = Transport::Udp;
+        Ready::Port { address, transport }
     }
 
     /// Returns the port that the condition depends on, if any.

@@ -169,13 +169,9 @@ fn select(
             // Programs fail if their home does not exist, as that of `nobody`.
             false => "/",
         };
-        for (name, value) in [
-            ("HOME", home),
-            ("USER", user.name.as_str()),
-            ("LOGNAME", user.name.as_str()),
-        ] {
-            variables.push((name.into(), value.into()));
-        }
+        let name = user.name.as_str();
+        let own = [("HOME", home), ("USER", name), ("LOGNAME", name)];
+        variables.extend(own.map(|(name, value)| (name.into(), value.into())));
     }
     variables
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
 use regex_lite::Regex;
+use rustix::process::{Pid, Signal, kill_process_group};
 use scenario::ServerEntry;
 
 use super::server_files::{find_program, find_program_for};
@@ -44,11 +45,10 @@ pub(super) fn installed_for(entry: &ServerEntry, user: Option<&User>) -> Option<
         .programs
         .iter()
         .filter_map(|name| find_program_for(name, user))
-        .find(|program| match &entry.probe {
-            Some(probe) => {
-                run_command(entry, program, probe, user).is_some_and(|answer| answer.success)
-            }
-            None => true,
+        .find(|program| {
+            let probe = entry.probe.as_ref();
+            let run = |words: &[String]| run_command(entry, program, words, user);
+            probe.is_none_or(|words| run(words).is_some_and(|answer| answer.success))
         })
 }
 
@@ -152,11 +152,9 @@ fn wait_or_kill(child: &mut Child, deadline: Instant) -> bool {
             Ok(None) | Err(_) => break None,
         }
     };
-    if let Some(group) = i32::try_from(child.id())
-        .ok()
-        .and_then(rustix::process::Pid::from_raw)
-    {
-        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let Some(group) = group {
+        let _ = kill_process_group(group, Signal::KILL);
     }
     if status.is_none() {
         let _ = child.wait();

@@ -141,25 +141,20 @@ impl Coordinator {
             }
             check()?;
             if Instant::now() >= until {
-                if let (Some(runner), None) = (observer, found)
-                    && usable.len() >= wanted.count()
-                {
-                    let runner = runner.to_owned();
-                    let why = unfit.join(", ");
-                    return Err(ClusterError::NoObserver {
-                        runner,
-                        within,
-                        why: match why.is_empty() {
-                            true => why,
-                            false => format!(" ({why})"),
-                        },
-                    });
-                }
-                let names: Vec<&str> = usable.iter().map(|one| one.name.as_str()).collect();
                 let list = |words: &str, items: String, end: &str| match items.is_empty() {
                     true => items,
                     false => format!("{words}{items}{end}"),
                 };
+                if let (Some(runner), None) = (observer, found)
+                    && usable.len() >= wanted.count()
+                {
+                    return Err(ClusterError::NoObserver {
+                        runner: runner.to_owned(),
+                        within,
+                        why: list(" (", unfit.join(", "), ")"),
+                    });
+                }
+                let names: Vec<&str> = usable.iter().map(|one| one.name.as_str()).collect();
                 return Err(ClusterError::TooFew {
                     wanted: wanted.count(),
                     found: usable.len(),
@@ -264,10 +259,8 @@ impl Coordinator {
             };
             let order = encode(&Order::Prepare(Box::new(part)));
             if order.len() > MESSAGE_MAX {
-                return Err(ClusterError::TooLarge {
-                    bytes: order.len(),
-                    max: MESSAGE_MAX,
-                });
+                let (bytes, max) = (order.len(), MESSAGE_MAX);
+                return Err(ClusterError::TooLarge { bytes, max });
             }
             orders.push((member.clone(), order));
         }
@@ -286,12 +279,7 @@ impl Coordinator {
             return Err(ClusterError::Stopped);
         }
         for (member, answer) in self.members.iter().zip(answers) {
-            if let Err(why) = answer {
-                return Err(ClusterError::Runner {
-                    name: member.name.clone(),
-                    why,
-                });
-            }
+            answer.map_err(|why| member.failed(why))?;
         }
         Ok(crew)
     }
@@ -371,13 +359,9 @@ fn fits(scenario: &Scenario) -> Result<(), ClusterError> {
             "it exists on one machine",
         );
     }
-    let populations = || scenario.populations.iter();
-    if populations().any(|one| {
-        one.config
-            .facts()
-            .media
-            .is_some_and(|media| media.receiver.is_some())
-    }) {
+    let populations = scenario.populations.iter();
+    let mut media = populations.filter_map(|one| one.config.facts().media);
+    if media.any(|media| media.receiver.is_some()) {
         return refused(
             "a receiver on another machine (`media.receiver`)",
             "it serves one tester",
@@ -430,11 +414,6 @@ fn exchange_with_all(
     let exchanged: Vec<Result<_, String>> = exchanged.unwrap_or_else(nobody);
     let named = members.iter().zip(exchanged);
     named
-        .map(|(member, exchanges)| {
-            exchanges.map_err(|why| ClusterError::Runner {
-                name: member.name.clone(),
-                why,
-            })
-        })
+        .map(|(member, exchanges)| exchanges.map_err(|why| member.failed(why)))
         .collect()
 }

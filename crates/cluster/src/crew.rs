@@ -27,9 +27,7 @@ use crate::member::{Member, Shared, ask, ask_one, exchange_with};
 use crate::observed::{CHECK_INTERVAL, ObservedServer, take_report};
 use crate::orders::{Answer, Beat, Order, ReadyInfo, WireCommand, encode, listen};
 use crate::run_state::{RUN_STATE, RunState, scenario_digest};
-use crate::storage::{
-    all_beat_subjects, all_report_subjects, lead_subject, runner_of, server_subject,
-};
+use crate::storage::{ALL, beat_subject, lead_subject, report_subject, runner_of, server_subject};
 use states::{MemberState, States, lock};
 
 /// Time limit for starting the workers of all runners.
@@ -145,7 +143,7 @@ impl RemoteCrew {
         let weak = Arc::downgrade(&states);
         background.spawn(listen(
             shared.client.clone(),
-            all_beat_subjects(&run),
+            beat_subject(&run, ALL),
             weak,
             LEAD_INTERVAL,
             hear_beat,
@@ -216,9 +214,8 @@ impl RemoteCrew {
     /// Tells one runner to leave the run, without waiting for it.
     fn dismiss(&self, member: &Member) {
         let (client, member) = (self.shared.client.clone(), member.clone());
-        let order = encode(&Order::Leave {
-            run: self.run.clone(),
-        });
+        let run = self.run.clone();
+        let order = encode(&Order::Leave { run });
         self.shared.background.spawn(async move {
             let _ = ask_one(&client, &member, order, COMMAND_TIMEOUT).await;
         });
@@ -297,10 +294,8 @@ impl RemoteCrew {
                 }
                 _ => {}
             }
-            state.came += u64::from(matches!(
-                report,
-                RunnerReport::Window(_) | RunnerReport::Ended
-            ));
+            let is_counted = matches!(report, RunnerReport::Window(_) | RunnerReport::Ended);
+            state.came += u64::from(is_counted);
         }
         let repeats_machine = self.machine_is_counted(runner);
         let name = &self.members[runner].name;
@@ -368,10 +363,7 @@ impl RemoteCrew {
 
     /// Judges the silence of runners from now on.
     fn begin_to_wait(&self) {
-        let now = Instant::now();
-        for state in &mut lock(&self.states).each {
-            (state.seen, state.made_more, state.missing) = (now, now, None);
-        }
+        lock(&self.states).begin_to_wait(Instant::now());
     }
 
     /// Finds runners that give no sign of life.
@@ -392,9 +384,7 @@ impl RemoteCrew {
             } else {
                 if states.disconnected_since.take().is_some() {
                     // Their signs of life could not arrive.
-                    for state in &mut states.each {
-                        (state.seen, state.made_more, state.missing) = (now, now, None);
-                    }
+                    states.begin_to_wait(now);
                 }
                 let has_begun = self.clock.is_some();
                 let present = states.each.iter_mut().enumerate();
@@ -441,11 +431,8 @@ impl Crew for RemoteCrew {
         let source = CpuSource::Observer {
             runner: member.name.clone(),
         };
-        Ok(Some(Sut::observe_through(
-            Box::new(observed),
-            description,
-            source,
-        )?))
+        let observed = Box::new(observed);
+        Ok(Some(Sut::observe_through(observed, description, source)?))
     }
 
     fn start(&mut self) -> Result<Vec<RunnerInfo>, EngineError> {
@@ -467,12 +454,11 @@ impl Crew for RemoteCrew {
             _ => None,
         });
         self.ready = ready.collect();
-        match self.ready.len() == self.members.len() {
-            true => Ok(self.ready.iter().cloned().map(Into::into).collect()),
-            false => Err(EngineError::Runners(
-                "a runner gave another answer than that it is ready".to_owned(),
-            )),
+        if self.ready.len() != self.members.len() {
+            let why = "a runner gave another answer than that it is ready";
+            return Err(EngineError::Runners(why.to_owned()));
         }
+        Ok(self.ready.iter().cloned().map(Into::into).collect())
     }
 
     fn agree(&mut self) -> Result<Clock, EngineError> {
@@ -517,10 +503,9 @@ impl Crew for RemoteCrew {
     fn begin(&mut self, clock: &Clock) {
         self.clock = Some(clock.same_start());
         let now = Instant::now();
-        lock(&self.states)
-            .each
-            .iter_mut()
-            .for_each(|state| state.made_more = now);
+        for state in &mut lock(&self.states).each {
+            state.made_more = now;
+        }
         let weak = Arc::downgrade(&self.states);
         let client = self.shared.client.clone();
         self.shared.background.spawn(keep_clocks(client, weak));
@@ -616,14 +601,11 @@ impl Drop for RemoteCrew {
         // Another attempt to resume needs reports that were not read.
         let is_read = self.is_ours && !self.is_behind;
         // Ends the readers before what they read is removed.
-        self.states = Arc::new(Mutex::new(States {
-            each: Vec::new(),
-            disconnected_since: None,
-        }));
+        self.states = Arc::default();
         let (log, run) = (self.shared.storage.log.clone(), self.run.clone());
         let reader = self.reader.clone();
         let tidied = self.shared.background.wait(LEAVE_TIMEOUT, async move {
-            let subjects = all_report_subjects(&run);
+            let subjects = report_subject(&run, ALL);
             if is_read {
                 let _ = log.purge().filter(subjects).await;
             }

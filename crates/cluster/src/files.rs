@@ -1,6 +1,5 @@
 //! Files that clients read, on their way to the runners.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use scenario::Scenario;
@@ -29,18 +28,13 @@ pub(crate) fn store(
     background: &Background,
 ) -> Result<Vec<String>, ClusterError> {
     let mut scenario = scenario.clone();
-    let paths: Vec<PathBuf> = scenario
-        .client_files_mut()
-        .into_iter()
-        .map(|path| path.clone())
-        .collect();
     let mut digests = Vec::new();
-    for path in paths {
+    for path in scenario.client_files_mut() {
         let failed = |why: String| ClusterError::File {
             path: path.display().to_string(),
             why,
         };
-        let bytes = engine::read_source(&path).map_err(|error| failed(error.to_string()))?;
+        let bytes = engine::read_source(path).map_err(|error| failed(error.to_string()))?;
         let name = digest(&bytes);
         let (storage, wanted) = (storage.clone(), name.clone());
         let stored = background.wait(STORE_TIMEOUT, async move {

@@ -13,7 +13,7 @@ use measure::Catalogue;
 
 use crate::outbox::SEQUENCE;
 use crate::reports::Decoder;
-use crate::storage::{all_report_subjects, is_sent_by_a_client, runner_of};
+use crate::storage::{ALL, is_sent_by_a_client, report_subject, runner_of};
 
 /// Time after which NATS forgets a reader that does not come back.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
@@ -75,7 +75,7 @@ pub(crate) async fn read(
             durable_name: Some(own.name.clone()),
             deliver_policy: DeliverPolicy::All,
             ack_policy: AckPolicy::Explicit,
-            filter_subject: all_report_subjects(&own.run),
+            filter_subject: report_subject(&own.run, ALL),
             inactive_threshold: FORGOTTEN_AFTER,
             ..pull::Config::default()
         };

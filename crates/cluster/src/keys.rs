@@ -113,16 +113,14 @@ pub fn write_keys(options: &KeyOptions) -> Result<WrittenKeys, ClusterError> {
     let port = options.port.or_else(|| folder.port());
     let configuration = configuration(port.unwrap_or(DEFAULT_PORT), &names);
     folder.write(CONFIGURATION, &configuration, 0o600)?;
+    let runners = names.into_iter().map(|name| {
+        let path = folder.path(&runner_file(&name));
+        (name, path)
+    });
     Ok(WrittenKeys {
         configuration: folder.path(CONFIGURATION),
         coordinator: folder.path(&coordinator),
-        runners: names
-            .into_iter()
-            .map(|name| {
-                let path = folder.path(&runner_file(&name));
-                (name, path)
-            })
-            .collect(),
+        runners: runners.collect(),
     })
 }
 
@@ -164,11 +162,8 @@ impl Folder<'_> {
         let written = || -> io::Result<()> {
             let _ = fs::remove_file(&part);
             let mut options = OpenOptions::new();
-            let mut file = options
-                .write(true)
-                .create_new(true)
-                .mode(mode)
-                .open(&part)?;
+            options.write(true).create_new(true).mode(mode);
+            let mut file = options.open(&part)?;
             file.write_all(text.as_bytes())?;
             fs::rename(&part, &path)
         };

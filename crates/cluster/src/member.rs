@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::background::Background;
 use crate::clock::{ClockEstimate, Exchange};
 use crate::connection::ConnectionState;
+use crate::error::ClusterError;
 use crate::names::{is_name, is_word};
 use crate::orders::{Answer, MachineFacts, Order, decode, encode};
 use crate::storage::{Storage, answer_subject, new_word, order_subject};
@@ -39,6 +40,12 @@ pub(crate) struct Member {
 }
 
 impl Member {
+    /// Returns the error of a runner that does not take part.
+    pub(crate) fn failed(&self, why: String) -> ClusterError {
+        let name = self.name.clone();
+        ClusterError::Runner { name, why }
+    }
+
     /// Returns `true` if such a runner can exist: a run file comes from anywhere.
     pub(crate) fn is_sound(&self) -> bool {
         is_name(&self.name) && is_word(&self.incarnation) && (1..=1_000).contains(&self.weight)

@@ -63,9 +63,8 @@ impl NatsServer {
         let port = free.map_err(ClusterError::system("no free port"))?.port();
         let path = folder.path().join("nats.conf");
         let written = std::fs::write(&path, configuration(folder.path(), port, password));
-        written.map_err(ClusterError::system(
-            "cannot write the configuration of NATS",
-        ))?;
+        let unwritten = ClusterError::system("cannot write the configuration of NATS");
+        written.map_err(unwritten)?;
         let spec = ServerSpec {
             ready: Some(Ready::Text("Server is ready".to_owned())),
             ready_timeout: READY_TIMEOUT,
@@ -83,12 +82,10 @@ impl NatsServer {
         let thread = thread.spawn(move || {
             let begin = || Sut::start_with(&spec, Path::new(""), &sut::Options::default(), &|_| ());
             let mut server = match begin() {
-                Ok(server) => {
-                    let _ = started.send(Ok(()));
-                    server
-                }
+                Ok(server) => server,
                 Err(error) => return drop(started.send(Err(error))),
             };
+            let _ = started.send(Ok(()));
             let mut restarts = 0;
             while !stopped.load(Ordering::Relaxed) {
                 std::thread::sleep(CHECK_INTERVAL);
@@ -140,11 +137,8 @@ impl NatsServer {
     /// Address for a runner that reaches the server at this port of its own machine. It contains
     /// the password.
     pub(crate) fn url_at(&self, port: u16) -> String {
-        let password = self
-            .access
-            .user
-            .as_ref()
-            .map_or("", |(_, password)| password);
+        let user = self.access.user.as_ref();
+        let password = user.map_or("", |(_, password)| password);
         format!("nats://{USER}:{password}@127.0.0.1:{port}")
     }
 }

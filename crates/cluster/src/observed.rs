@@ -226,10 +226,8 @@ impl RemoteServer for ObservedServer {
 /// Takes a report. Reports are numbered: an older one may come later.
 pub(crate) fn take_report(_subject: &str, report: ServerReport, newest: &Newest) {
     let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
-    if newest
-        .as_ref()
-        .is_none_or(|(_, old)| old.number < report.number)
-    {
+    let before = newest.as_ref();
+    if before.is_none_or(|(_, old)| old.number < report.number) {
         *newest = Some((Instant::now(), report));
     }
 }

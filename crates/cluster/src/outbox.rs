@@ -43,10 +43,8 @@ pub(crate) struct Refusal(Arc<Mutex<Option<String>>>);
 
 impl Refusal {
     pub(crate) fn get(&self) -> Option<String> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        let reason = self.0.lock();
+        reason.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn set(&self, reason: Option<String>) {
@@ -139,9 +137,8 @@ impl Outbox {
         let waits = self.sent - self.acknowledged.load(Ordering::Relaxed);
         let has = self.waiting.len().saturating_sub(waits);
         self.waiting.drain(..has);
-        self.waiting
-            .front()
-            .map_or(Duration::ZERO, Instant::elapsed)
+        let oldest = self.waiting.front();
+        oldest.map_or(Duration::ZERO, Instant::elapsed)
     }
 }
 

@@ -68,23 +68,13 @@ impl PlacedRunner {
             Site::Ssh(destination) => over_ssh(destination, nats.port()),
         };
         let weight = place.weight.to_string();
-        let mut arguments = vec![
-            "runner",
-            "--at",
-            "-",
-            "--name",
-            &place.name,
-            "--weight",
-            &weight,
-        ];
-        arguments.extend(["--allow-target", "any"]);
+        command.args(["runner", "--at", "-", "--name", &place.name]);
+        command.args(["--weight", &weight, "--allow-target", "any"]);
         // A signal of the terminal is for the coordinator, which ends its runners in order.
         command.process_group(0);
-        command.args(&arguments).stdin(Stdio::piped());
-        let copy = output
-            .try_clone()
-            .map_err(|error| failed(error.to_string()))?;
-        command.stdout(copy);
+        command.stdin(Stdio::piped());
+        let copy = output.try_clone();
+        command.stdout(copy.map_err(|error| failed(error.to_string()))?);
         match place.site {
             Site::Local => command.stderr(output),
             Site::Ssh(_) => command.stderr(Stdio::piped()),
@@ -128,9 +118,8 @@ impl PlacedRunner {
         if let Some(input) = &mut self.input {
             let line = format!("{}\n", nats.url_at(port));
             // A runner that has ended is noticed by `check`.
-            let _ = input
-                .write_all(line.as_bytes())
-                .and_then(|()| input.flush());
+            let sent = input.write_all(line.as_bytes());
+            let _ = sent.and_then(|()| input.flush());
         }
         Ok(())
     }
@@ -171,9 +160,8 @@ fn over_ssh(destination: &str, port: u16) -> Command {
     // The port is named at this level, whatever the user's configuration says.
     command.args(["-o", "LogLevel=INFO", "-o", "ConnectTimeout=10"]);
     command.args(["-o", "ServerAliveInterval=5"]);
-    command
-        .arg("-R")
-        .arg(format!("127.0.0.1:0:127.0.0.1:{port}"));
+    let tunnel = format!("127.0.0.1:0:127.0.0.1:{port}");
+    command.args(["-R", &tunnel]);
     command.args(["--", destination, PROGRAM]);
     command
 }
@@ -190,9 +178,8 @@ fn follow(messages: ChildStderr, log: &Path, found: Sender<u16>) {
             if let Some(output) = &mut output {
                 let _ = output.write_all(line.as_bytes());
             }
-            let port = line
-                .split_once(ALLOCATED)
-                .and_then(|(_, rest)| rest.split(' ').next());
+            let after = line.split_once(ALLOCATED).map(|(_, after)| after);
+            let port = after.and_then(|after| after.split(' ').next());
             if let Some(port) = port.and_then(|port| port.parse().ok())
                 && let Some(found) = found.take()
             {

@@ -68,20 +68,19 @@ impl FromStr for Placement {
                 "`{what}`: {why}: write `local:4`, `ssh:HOST1,ssh:HOST2*2`, or a number of runners that wait at `--at`"
             )
         };
-        if text.bytes().all(|byte| byte.is_ascii_digit()) {
-            let count = text.parse().ok();
+        let count_of = |part: &str, count: &str| {
+            let count = count.parse().ok();
             let count = count.filter(|count| (1..=RUNNERS_MAX).contains(count));
-            let count = count.ok_or_else(|| wrong(text, "1 to 256 runners are possible"))?;
-            return Ok(Placement::Waiting(count));
+            count.ok_or_else(|| wrong(part, "1 to 256 runners are possible"))
+        };
+        if text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Ok(Placement::Waiting(count_of(text, text)?));
         }
         let mut places: Vec<Place> = Vec::new();
         for part in text.split(',') {
             if let Some(count) = part.strip_prefix("local:") {
-                let count: Option<usize> = count.parse().ok();
-                let count = count.filter(|count| (1..=RUNNERS_MAX).contains(count));
-                let count = count.ok_or_else(|| wrong(part, "1 to 256 runners are possible"))?;
                 let begun = places.len();
-                places.extend((1..=count).map(|number| Place {
+                places.extend((1..=count_of(part, count)?).map(|number| Place {
                     name: format!("local-{}", begun + number),
                     weight: 1,
                     site: Site::Local,
@@ -109,10 +108,8 @@ impl FromStr for Placement {
             return Err(wrong(text, "more than 256 runners"));
         }
         for (number, place) in places.iter().enumerate() {
-            if places[..number]
-                .iter()
-                .any(|other| other.name == place.name)
-            {
+            let mut others = places[..number].iter();
+            if others.any(|other| other.name == place.name) {
                 return Err(wrong(&place.name, "this runner is named twice"));
             }
         }

@@ -31,25 +31,18 @@ const OPEN_PAUSE: Duration = Duration::from_millis(300);
 /// Maximum size of a file that is kept.
 pub(crate) const FILE_MAX: u64 = kit::media::source::FILE_MAX;
 
+/// Name in place of that of a runner, in the subject of all runners.
+pub(crate) const ALL: &str = "*";
+
 /// Subject of the reports of a runner in a run. The name in the subject lets a server permit each
 /// runner its own reports alone.
 pub(crate) fn report_subject(run: &str, runner: &str) -> String {
     format!("sg.r.{run}.{runner}")
 }
 
-/// Subject of the reports of all runners of a run.
-pub(crate) fn all_report_subjects(run: &str) -> String {
-    format!("sg.r.{run}.*")
-}
-
 /// Subject of the signs of life of a runner.
 pub(crate) fn beat_subject(run: &str, runner: &str) -> String {
     format!("sg.beat.{run}.{runner}")
-}
-
-/// Subject of the signs of life of all runners of a run.
-pub(crate) fn all_beat_subjects(run: &str) -> String {
-    format!("sg.beat.{run}.*")
 }
 
 /// Subject of the reports about the server of a run, by the runner that observes it.
@@ -65,11 +58,6 @@ pub(crate) fn lead_subject(run: &str) -> String {
 /// Subject of the topic messages of a runner in a run.
 pub(crate) fn topic_subject(run: &str, runner: &str) -> String {
     format!("sg.t.{run}.{runner}")
-}
-
-/// Subject of the topic messages of all runners of a run.
-pub(crate) fn all_topic_subjects(run: &str) -> String {
-    format!("sg.t.{run}.*")
 }
 
 /// Returns a word of a subject that nobody else has.
@@ -100,10 +88,8 @@ pub(crate) fn hello_subject(name: &str, question: &str) -> String {
 
 /// Returns `true` if a runner may send to a subject: it answers nothing else.
 pub(crate) fn is_answer_of(name: &str, subject: &str) -> bool {
-    let rest = subject
-        .strip_prefix("sg.a.")
-        .and_then(|rest| rest.strip_prefix(name));
-    rest.is_some_and(|rest| rest.starts_with('.'))
+    let prefix = answer_subject(name, "");
+    subject.starts_with(&prefix)
 }
 
 /// Header of messages that NATS has taken from a stream (ADR-31 of NATS, direct get).

@@ -43,11 +43,9 @@ impl Targets {
     /// Returns `true` if clients may send to a host that has these addresses. All of them must be
     /// allowed, because a client may use any.
     pub fn allow(&self, host: &str, addresses: &[IpAddr]) -> bool {
-        self.permits_name(host)
-            || (!addresses.is_empty()
-                && addresses
-                    .iter()
-                    .all(|address| self.permits_address(*address)))
+        let mut each = addresses.iter();
+        let all = each.all(|address| self.permits_address(*address));
+        self.permits_name(host) || (!addresses.is_empty() && all)
     }
 
     /// Returns `true` if clients may send anywhere.

@@ -14,9 +14,19 @@ const LOST_AFTER: Duration = Duration::from_secs(10);
 const LAG_MAX: Duration = Duration::from_secs(12);
 
 /// Current state of the runners.
+#[derive(Default)]
 pub(super) struct States {
     pub(super) each: Vec<MemberState>,
     pub(super) disconnected_since: Option<Instant>,
+}
+
+impl States {
+    /// Judges the silence of runners from now on.
+    pub(super) fn begin_to_wait(&mut self, now: Instant) {
+        for state in &mut self.each {
+            (state.seen, state.made_more, state.missing) = (now, now, None);
+        }
+    }
 }
 
 pub(super) struct MemberState {

@@ -30,8 +30,7 @@ use crate::orders::{Part, ReadyInfo, TopicMessage};
 use crate::outbox::Outbox;
 use crate::reports::Encoder;
 use crate::storage::{
-    FILE_MAX, Storage, all_topic_subjects, beat_subject, lead_subject, report_subject,
-    topic_subject,
+    ALL, FILE_MAX, Storage, beat_subject, lead_subject, report_subject, topic_subject,
 };
 use crate::targets::Targets;
 
@@ -143,7 +142,7 @@ impl ActivePart {
             background,
             &link.client,
             topic_subject(&run, &own.name),
-            all_topic_subjects(&run),
+            topic_subject(&run, ALL),
             number,
             Arc::downgrade(&signs),
         );
@@ -260,10 +259,8 @@ impl ActivePart {
         let allowed = LATE_BEGIN.max(self.scenario.tester.health.lag_p99);
         if late > i64::try_from(allowed.as_nanos()).unwrap_or(i64::MAX) {
             // The clients would not match the times of those of other runners.
-            let text = format!(
-                "it could not begin in time: it was {:.0} ms late",
-                late as f64 / 1e6
-            );
+            let late = late as f64 / 1e6;
+            let text = format!("it could not begin in time: it was {late:.0} ms late");
             self.clock = Some(clock);
             self.outbox.add(RunnerReport::Lost(text));
             self.finish();
@@ -343,9 +340,8 @@ impl ActivePart {
 
     /// Notes that the thread that carries out orders is alive.
     pub(super) fn turn(&self) {
-        self.signs
-            .turned
-            .store(monotonic_nanos(), Ordering::Relaxed);
+        let now = monotonic_nanos();
+        self.signs.turned.store(now, Ordering::Relaxed);
     }
 
     /// The last report.
@@ -377,17 +373,13 @@ impl ActivePart {
         }
         let (silence, wait) = (self.signs.silence(), self.outbox.oldest_wait());
         let why = if silence >= COORDINATOR_LOST {
-            format!(
-                "nothing was heard of the coordinator for {} s",
-                silence.as_secs()
-            )
+            let silence = silence.as_secs();
+            format!("nothing was heard of the coordinator for {silence} s")
         } else if wait >= COORDINATOR_LOST {
             let reason = self.signs.refusal.get();
             let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-            format!(
-                "NATS has not taken its reports for {} s{reason}",
-                wait.as_secs()
-            )
+            let wait = wait.as_secs();
+            format!("NATS has not taken its reports for {wait} s{reason}")
         } else {
             return;
         };
@@ -430,11 +422,9 @@ impl ActivePart {
             let _ = record.finish();
         }
         let run = &self.run;
+        let path = self.options.run_file.display();
         let file = match self.keeps_record {
-            true => format!(
-                "; its own figures are in {}",
-                self.options.run_file.display()
-            ),
+            true => format!("; its own figures are in {path}"),
             false => String::new(),
         };
         match (self.has_begun(), self.has_ended) {

@@ -22,15 +22,10 @@ impl Overrides {
     /// Applies all settings to `root`. Later ones win: environment, `--set`, options.
     pub(crate) fn apply(&self, root: &mut Node, problems: &mut Vec<Problem>) {
         for (name, value) in &self.environment {
-            let source = SourceText::new(
-                SourceKind::Environment,
-                name.as_str(),
-                format!("{name}={value}"),
-            );
-            let path = name
-                .strip_prefix(ENVIRONMENT_PREFIX)
-                .unwrap_or(name)
-                .to_lowercase();
+            let text = format!("{name}={value}");
+            let source = SourceText::new(SourceKind::Environment, name.as_str(), text);
+            let path = name.strip_prefix(ENVIRONMENT_PREFIX).unwrap_or(name);
+            let path = path.to_lowercase();
             let path_at = name.len() - path.len();
             let keys = path_keys(&source, &path, "__", path_at);
             if !section::keys::<ScenarioKeys>().contains(&keys[0].key.as_str()) {
@@ -55,21 +50,12 @@ impl Overrides {
         }
         for setting in &self.options {
             let value = option_value(&setting.option, &setting.value);
-            let keys: Vec<PathKey> = setting
-                .key
-                .split('.')
-                .map(|key| PathKey {
-                    key: key.to_owned(),
-                    origin: Origin::whole(&value.origin.source),
-                })
-                .collect();
+            let keys = keys_at(&setting.key, &Origin::whole(&value.origin.source));
             set_at_path(root, &keys, value, "").unwrap_or_else(|p| problems.push(p));
         }
-        let added: Vec<Node> = self
-            .thresholds
-            .iter()
-            .map(|text| option_value("--threshold", text))
-            .collect();
+        let added = self.thresholds.iter();
+        let added = added.map(|text| option_value("--threshold", text));
+        let added: Vec<Node> = added.collect();
         if !added.is_empty() {
             self.add_thresholds(root, added, problems);
         }
@@ -145,6 +131,15 @@ pub(crate) fn option_value(name: &str, value: &str) -> Node {
 pub(crate) struct PathKey {
     pub(crate) key: String,
     pub(crate) origin: Origin,
+}
+
+/// Splits a dotted key, all parts of which come from one place.
+pub(crate) fn keys_at(path: &str, origin: &Origin) -> Vec<PathKey> {
+    let keys = path.split('.').map(|key| PathKey {
+        key: key.to_owned(),
+        origin: origin.clone(),
+    });
+    keys.collect()
 }
 
 fn path_keys(source: &Arc<SourceText>, path: &str, separator: &str, at: usize) -> Vec<PathKey> {

@@ -6,7 +6,7 @@ use capacity::{Method, Scale, Settings, ValueKind};
 use load::MAX_CLIENTS;
 use measure::units::TimeSpan;
 
-use crate::apply::PathKey;
+use crate::apply::{PathKey, keys_at};
 use crate::axes::{self, Axis};
 use crate::capacity_keys::{CapacityKeys, FORM};
 use crate::error::Problem;
@@ -209,11 +209,8 @@ fn path_of(
     };
     let text = format!("clients.{}.load.clients", population.key);
     let origin = &entry.key_origin;
-    let path = text.split('.').map(|key| PathKey {
-        key: key.to_owned(),
-        origin: origin.clone(),
-    });
-    Some((Node::scalar(&text, origin.clone()), path.collect()))
+    let path = keys_at(&text, origin);
+    Some((Node::scalar(&text, origin.clone()), path))
 }
 
 /// Returns the scale of the key, and the first load on it.

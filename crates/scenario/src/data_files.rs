@@ -35,10 +35,9 @@ pub(crate) fn inline(root: &mut Node, folder: Option<&Path>) -> Result<(), Scena
         let path = format!("clients.{}", population.key);
         inline_population(&mut population.node, &path, folder, &mut problems);
     }
-    if problems.is_empty() {
-        Ok(())
-    } else {
-        Err(ScenarioError::new(problems))
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(ScenarioError::new(problems)),
     }
 }
 

@@ -84,9 +84,8 @@ impl Scenario {
         let of = |(population, &clients)| plan_population(population, clients, all);
         let populations: Vec<PopulationPlan> = each.map(of).collect();
         let sum = |of: fn(&PopulationPlan) -> u64| {
-            populations
-                .iter()
-                .fold(0u64, |sum, plan| sum.saturating_add(of(plan)))
+            let each = populations.iter().map(of);
+            each.fold(0, u64::saturating_add)
         };
         Description {
             clients_max: sum(|plan| plan.clients_max),
@@ -133,15 +132,10 @@ impl Scenario {
                     format!("server: on another machine, observed by runner {runner}")
                 }
                 ServerStart::Exporters { node, process, .. } => {
-                    let urls: Vec<&str> = [node, process]
-                        .into_iter()
-                        .flatten()
-                        .map(String::as_str)
-                        .collect();
-                    format!(
-                        "server: on another machine, observed through {}",
-                        urls.join(" and ")
-                    )
+                    let urls = [node, process].into_iter().flatten();
+                    let urls: Vec<&str> = urls.map(String::as_str).collect();
+                    let urls = urls.join(" and ");
+                    format!("server: on another machine, observed through {urls}")
                 }
             });
             if let Some(ready) = &server.ready {
@@ -305,10 +299,8 @@ impl Scenario {
 /// Plans `clients_max` clients of a population, in a run that has `all` clients in total.
 fn plan_population(population: &Population, clients_max: u64, all: u64) -> PopulationPlan {
     let protocol = population.config.protocol();
-    let (facts, sockets) = (
-        population.config.facts(),
-        population.config.sockets_per_client(all),
-    );
+    let facts = population.config.facts();
+    let sockets = population.config.sockets_per_client(all);
     let each = |count: u64| clients_max.saturating_mul(count);
     PopulationPlan {
         name: population.name.clone(),
@@ -345,12 +337,9 @@ fn levels(population: &Population) -> Vec<(Duration, u64)> {
 }
 
 fn tester_lines(tester: &Tester) -> Vec<String> {
-    let bounds: Vec<String> = tester
-        .health
-        .entries()
-        .iter()
-        .map(|(key, value)| format!("{key} {value}"))
-        .collect();
+    let bounds = tester.health.entries();
+    let bounds = bounds.iter().map(|(key, value)| format!("{key} {value}"));
+    let bounds: Vec<String> = bounds.collect();
     vec![
         format!(
             "tester: receive {}, with {} for each media socket and a ring of {} for each worker; priority {}",
@@ -416,10 +405,9 @@ fn population_lines(
         }
         Leave::After(time) => format!("leave after {}", TimeSpan(time)),
     };
-    let rejoin = if population.load.rejoin {
-        ", and others replace them"
-    } else {
-        ""
+    let rejoin = match population.load.rejoin {
+        true => ", and others replace them",
+        false => "",
     };
     let first = population.urls.first().map_or("", String::as_str);
     let urls = match population.urls.len() {

@@ -33,10 +33,9 @@ pub(crate) fn unknown_key<'a>(
     path: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Problem {
-    let location = if path.is_empty() {
-        String::new()
-    } else {
-        format!(" in `{path}`")
+    let location = match path {
+        "" => String::new(),
+        path => format!(" in `{path}`"),
     };
     let text = format!("unknown key `{}`{location}", display_text(&entry.key));
     Problem::new(&entry.key_origin, text)

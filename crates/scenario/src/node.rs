@@ -158,9 +158,8 @@ pub(crate) fn display_text(text: &str) -> String {
         .map(|c| if c.is_control() { ' ' } else { c })
         .take(60)
         .collect();
-    if text.chars().nth(60).is_some() {
-        format!("{line}...")
-    } else {
-        line
+    match text.chars().nth(60) {
+        Some(_) => format!("{line}..."),
+        None => line,
     }
 }

@@ -383,10 +383,8 @@ fn start(
         }
         "command" => {
             let Command(words) = section::value_of(node, key, "server", FORMS, problems)?;
-            let words: Vec<String> = words
-                .into_iter()
-                .map(|word| word.0)
-                .collect::<Option<_>>()?;
+            let words = words.into_iter().map(|word| word.0);
+            let words: Vec<String> = words.collect::<Option<_>>()?;
             if words.first().is_none_or(String::is_empty) {
                 let text = "`server.command` names no program";
                 problems.push(Problem::new(&start_entries[0].node.origin, text).help(COMMAND_FORM));

@@ -254,10 +254,8 @@ impl Series {
                 continue;
             };
             for problem in error.into_problems() {
-                match found
-                    .iter_mut()
-                    .find(|(known, _)| known.is_same_as(&problem))
-                {
+                let mut known = found.iter_mut();
+                match known.find(|(known, _)| known.is_same_as(&problem)) {
                     Some((_, runs)) => runs.push(run),
                     None => found.push((problem, vec![run])),
                 }
@@ -281,12 +279,10 @@ impl Series {
                     .map(|setting| format!("{}: {}", setting.key, setting.value))
                     .collect();
                 let problem = problem.with(&format!("with `{}`: ", settings.join(", ")));
-                match self.common_value(&runs) {
-                    Some(value) => {
-                        problem.with_second_position(&value.node.origin, "with this value")
-                    }
-                    None => problem,
-                }
+                let Some(value) = self.common_value(&runs) else {
+                    return problem;
+                };
+                problem.with_second_position(&value.node.origin, "with this value")
             })
             .collect()
     }

@@ -29,10 +29,8 @@ impl Scenario {
             let Ok(read) = measure::Threshold::parse(&threshold.text) else {
                 continue;
             };
-            let population = self
-                .populations
-                .iter()
-                .find(|own| own.name == read.subject());
+            let mut populations = self.populations.iter();
+            let population = populations.find(|own| own.name == read.subject());
             if let Some(population) = population
                 && START_METRICS.contains(&read.metric())
                 && self.all_start_in_the_warm_up(population)

@@ -90,23 +90,14 @@ impl ServerEntry {
             program: program.to_owned(),
             ..PlaceholderValues::default()
         };
-        command
-            .iter()
-            .flat_map(|text| fill_text(text, &values))
-            .collect()
+        fill_list(command, &values)
     }
 
     /// Fills in all placeholders. An argument, a URL or a line of the configuration file that
     /// contains a clip or a group is repeated for each of them, and omitted if there is none.
     pub fn fill(&self, values: &PlaceholderValues) -> FilledEntry {
-        let list = |texts: &[String]| -> Vec<String> {
-            texts
-                .iter()
-                .flat_map(|text| fill_text(text, values))
-                .collect()
-        };
         FilledEntry {
-            command: list(&self.command),
+            command: fill_list(&self.command, values),
             environment: self
                 .environment
                 .iter()
@@ -119,7 +110,7 @@ impl ServerEntry {
                     .flat_map(|line| fill_text(line, values))
                     .collect()
             }),
-            urls: list(&self.urls),
+            urls: fill_list(&self.urls, values),
         }
     }
 }
@@ -175,30 +166,26 @@ fn name_at(text: &str, braces: usize) -> Option<&str> {
     (end > 0).then(|| &inside[..end])
 }
 
+fn fill_list(texts: &[String], values: &PlaceholderValues) -> Vec<String> {
+    let filled = texts.iter().flat_map(|text| fill_text(text, values));
+    filled.collect()
+}
+
 /// Fills in a text: once, or once for each clip or group that it contains.
 fn fill_text(text: &str, values: &PlaceholderValues) -> Vec<String> {
     let named: BTreeSet<&str> = placeholders(text).map(|(name, _)| name).collect();
-    let clips = if named.contains("clip") || named.contains("clip_number") {
-        values.clips.len()
-    } else {
-        1
-    };
-    let groups = if named.iter().any(|name| name.starts_with("group")) {
-        values.groups.len()
-    } else {
-        1
+    let count = |of: &str, all: usize| match named.iter().any(|name| name.starts_with(of)) {
+        true => all,
+        false => 1,
     };
     let mut filled = Vec::new();
-    for clip in 0..clips {
-        for group in 0..groups {
-            filled.push(
-                tokens(text)
-                    .map(|piece| match piece {
-                        Token::Text(text) => text.to_owned(),
-                        Token::Name(name, _) => value(name, values, clip, group),
-                    })
-                    .collect(),
-            );
+    for clip in 0..count("clip", values.clips.len()) {
+        for group in 0..count("group", values.groups.len()) {
+            let parts = tokens(text).map(|piece| match piece {
+                Token::Text(text) => text.to_owned(),
+                Token::Name(name, _) => value(name, values, clip, group),
+            });
+            filled.push(parts.collect());
         }
     }
     filled

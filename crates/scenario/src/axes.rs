@@ -129,20 +129,9 @@ fn flatten(
     problems: &mut Vec<Problem>,
 ) {
     for entry in entries {
-        let mut path = above.to_vec();
-        path.extend(split_key(entry));
-        let key = path
-            .iter()
-            .map(|key| key.key.as_str())
-            .collect::<Vec<_>>()
-            .join(".");
-        if path.len() > PATH_KEYS_MAX {
-            problems.push(Problem::new(&entry.key_origin, "this path is too long"));
+        let Some((key, path)) = varied_key(entry, above, problems) else {
             continue;
-        }
-        if is_series_key(&path, problems) {
-            continue;
-        }
+        };
         if key == CASES {
             axes.extend(read_cases(entry, problems));
             continue;
@@ -188,6 +177,27 @@ fn flatten(
             .report(problems),
         }
     }
+}
+
+/// Returns the dotted key of an entry below the keys `above`, and its parts; `None` after reporting
+/// a key that cannot be varied.
+fn varied_key(
+    entry: &Entry,
+    above: &[PathKey],
+    problems: &mut Vec<Problem>,
+) -> Option<(String, Vec<PathKey>)> {
+    let path = [above, &split_key(entry)].concat();
+    if path.len() > PATH_KEYS_MAX {
+        problems.push(Problem::new(&entry.key_origin, "this path is too long"));
+        return None;
+    }
+    (!is_series_key(&path, problems)).then(|| (dotted(&path), path))
+}
+
+/// Joins the parts of a dotted key.
+pub(crate) fn dotted(path: &[PathKey]) -> String {
+    let keys: Vec<&str> = path.iter().map(|key| key.key.as_str()).collect();
+    keys.join(".")
 }
 
 /// Returns `true` and reports a problem if a key belongs to the whole series.
@@ -266,16 +276,9 @@ pub(crate) fn read_assignments(
     };
     let mut found: Vec<Assignment> = Vec::new();
     for entry in entries {
-        let path = split_key(entry);
-        if path.len() > PATH_KEYS_MAX {
-            problems.push(Problem::new(&entry.key_origin, "this path is too long"));
+        let Some((key, path)) = varied_key(entry, &[], problems) else {
             continue;
-        }
-        if is_series_key(&path, problems) {
-            continue;
-        }
-        let keys: Vec<&str> = path.iter().map(|key| key.key.as_str()).collect();
-        let key = keys.join(".");
+        };
         if let Some(other) = found.iter().find(|other| overlap(&other.key, &key)) {
             let text = format!(
                 "`{}` is already set with `{}`",

@@ -72,8 +72,7 @@ pub(crate) fn read(
             .report(problems);
     }
     let (of, path) = path_of(&node, entry, root, problems)?;
-    let key = path.iter().map(|part| part.key.as_str());
-    let key = key.collect::<Vec<_>>().join(".");
+    let key = axes::dotted(&path);
     if let Some(axis) = axes.iter().find(|axis| axis.sets(&key)) {
         let text = format!(
             "`{}` is the load of the search, and is also varied",

@@ -293,12 +293,9 @@ pub(crate) fn decode_scenario(
         warm_up: warm_up.unwrap_or_default().0,
         starts_in_warm_up: false,
         thresholds,
-        seed: keys.seed.0.map_or(overrides.default_seed, |seed| seed.0),
+        seed: keys.seed.number().unwrap_or(overrides.default_seed),
         stop_timeout: keys.stop_timeout.or(TimeSpan(DEFAULT_STOP_TIMEOUT)).0,
-        workers: keys
-            .workers
-            .0
-            .and_then(|workers| u32::try_from(workers.0).ok()),
+        workers: keys.workers.number(),
         tester: keys.tester.or(TesterKeys::default()).into(),
         varied: Vec::new(),
         tree: Tree::new(root),

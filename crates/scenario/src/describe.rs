@@ -352,11 +352,11 @@ fn tester_lines(tester: &Tester) -> Vec<String> {
     ]
 }
 
-/// Describes a population of a run with or without a `duration`.
 fn number_of(clients: u64) -> String {
     plural(clients as f64, "client", "clients")
 }
 
+/// Describes a population of a run with or without a `duration`.
 fn population_lines(
     population: &Population,
     plan: &PopulationPlan,

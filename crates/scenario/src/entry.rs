@@ -307,7 +307,7 @@ fn read(
         log_ignore: log_ignore.unwrap_or_default(),
         clips: keys.clips.or(Requirement::No),
         groups: keys.groups.or(Requirement::No),
-        port: u16::try_from(keys.port.0?.0).ok()?,
+        port: keys.port.number()?,
         ready: ready.unwrap_or_default(),
         not_as_root,
         needs_root,

@@ -154,7 +154,7 @@ pub(crate) fn read(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Opti
     let link = Link {
         config: LinkConfig {
             first: phase(both, keys.rtt, keys.up, keys.down),
-            mtu: keys.mtu.0.and_then(|mtu| u16::try_from(mtu.0).ok()),
+            mtu: keys.mtu.number(),
             stages: stages.into_iter().map(stage).collect(),
         },
         trace: keys.trace.0,

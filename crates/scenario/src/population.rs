@@ -580,7 +580,7 @@ fn load(node: &Node, path: &str, rejoin: bool, problems: &mut Vec<Problem>) -> O
         })
     };
     let spec = LoadSpec {
-        clients: keys.clients.0.map(|clients| clients.0),
+        clients: keys.clients.number(),
         start,
         ramp: keys.ramp.0,
         one_every: keys.one_every.0,
@@ -589,7 +589,7 @@ fn load(node: &Node, path: &str, rejoin: bool, problems: &mut Vec<Problem>) -> O
             .0
             .map(|stages| stages.0.into_iter().filter_map(stage).collect()),
         arrivals: keys.arrivals.0,
-        max_clients: keys.max_clients.0.map(|clients| clients.0),
+        max_clients: keys.max_clients.number(),
         after: keys.after.0,
     };
     let after = spec.after.map_or(Duration::ZERO, |span| span.0);

@@ -105,6 +105,13 @@ impl<T> Key<T> {
     }
 }
 
+impl<const MIN: u64, const MAX: u64> Key<BoundedInteger<MIN, MAX>> {
+    /// Returns the number as another type, into which `MAX` fits.
+    pub(crate) fn number<T: TryFrom<u64>>(self) -> Option<T> {
+        T::try_from(self.0?.0).ok()
+    }
+}
+
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Key<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Key<T>, D::Error> {
         struct Attempt<T>(PhantomData<T>);

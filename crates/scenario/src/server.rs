@@ -501,10 +501,9 @@ fn ready(keys: ReadyKeys, node: &Node, problems: &mut Vec<Problem>) -> Option<Re
         let text = "`server.ready` needs exactly one condition";
         problems.push(Problem::new(&node.origin, text).help(READY_FORM));
     }
-    let number = |key: Key<Port>| key.0.and_then(|port| u16::try_from(port.0).ok());
-    number(keys.port)
-        .map(Ready::Port)
-        .or(number(keys.udp).map(Ready::Udp))
+    let (port, udp) = (keys.port.number(), keys.udp.number());
+    port.map(Ready::Port)
+        .or(udp.map(Ready::Udp))
         .or(keys.line.0.map(Ready::Line))
         .or(keys.pattern.0.map(Ready::Pattern))
 }
@@ -538,10 +537,10 @@ const CLIP_LENGTH: Duration = Duration::from_secs(60);
 fn clips(keys: ClipKeys) -> Option<Clips> {
     Some(Clips {
         directory: keys.directory.0?,
-        count: u32::try_from(keys.count.or(BoundedInteger(10)).0).ok()?,
+        count: keys.count.number().unwrap_or(10),
         length: keys.length.or(Within(TimeSpan(CLIP_LENGTH))).0.0,
         video: keys.video.0.map_or(BitRate(1_000_000), |rate| rate.0),
         audio: keys.audio.0.map(|rate| rate.0),
-        frame_rate: u32::try_from(keys.frame_rate.or(BoundedInteger(25)).0).ok()?,
+        frame_rate: keys.frame_rate.number().unwrap_or(25),
     })
 }

@@ -109,11 +109,7 @@ fn one(
         bitrate: keys.bitrate.0.map(|rate| rate.0),
         file: keys.file.0,
         interface: keys.interface.or(network.source_interface().to_owned()),
-        ttl: keys
-            .ttl
-            .0
-            .and_then(|ttl| u8::try_from(ttl.0).ok())
-            .unwrap_or(1),
+        ttl: keys.ttl.number().unwrap_or(1),
     })
 }
 

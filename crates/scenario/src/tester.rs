@@ -124,9 +124,7 @@ impl From<TesterKeys> for Tester {
                 .map_or(usual.receive_buffer, |size| size.0.0),
             ring: keys.ring.0.map_or(usual.ring, |size| size.0.0),
             priority: keys.priority.or(usual.priority),
-            may_lose: keys.may_lose.0.map_or(usual.may_lose, |count| {
-                u32::try_from(count.0).unwrap_or(u32::MAX)
-            }),
+            may_lose: keys.may_lose.number().unwrap_or(usual.may_lose),
             health: keys.health.or(HealthKeys::default()).into(),
         }
     }

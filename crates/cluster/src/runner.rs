@@ -88,11 +88,7 @@ pub fn serve(
     };
     let ended = host.work(stop, tell);
     host.finish_part(tell);
-    let Host {
-        background, link, ..
-    } = host;
-    // The name expires otherwise.
-    let _ = background.wait(RELEASE_TIMEOUT, link.claim.release());
+    host.link.close(&host.background);
     ended
 }
 

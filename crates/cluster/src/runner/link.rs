@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use net::clock::monotonic_nanos;
 
-use super::RunnerOptions;
+use super::{RELEASE_TIMEOUT, RunnerOptions};
 use crate::background::Background;
 use crate::connection::ConnectionState;
 use crate::error::ClusterError;
@@ -74,6 +74,12 @@ impl Link {
     /// Next order, if one comes within this time.
     pub(super) fn next_order(&self, within: Duration) -> Option<(Order, Reply)> {
         self.orders.recv_timeout(within).ok()
+    }
+
+    /// Frees the name.
+    pub(super) fn close(self, background: &Background) {
+        // The name expires otherwise.
+        let _ = background.wait(RELEASE_TIMEOUT, self.claim.release());
     }
 
     /// Sets the run that this runner takes part in.

@@ -9,7 +9,7 @@ use sut::{Origin, ServerSpec, Sut};
 
 use super::link::Link;
 use super::signs::{Signs, see_coordinator};
-use super::{COORDINATOR_LOST, IDLE_INTERVAL, RELEASE_TIMEOUT, RunnerOptions};
+use super::{COORDINATOR_LOST, IDLE_INTERVAL, RunnerOptions};
 use crate::background::Background;
 use crate::error::ClusterError;
 use crate::names;
@@ -63,10 +63,7 @@ pub fn observe(
         has_observed: false,
     };
     let ended = host.work(&first, stop, tell);
-    let Observer {
-        background, link, ..
-    } = host;
-    let _ = background.wait(RELEASE_TIMEOUT, link.claim.release());
+    host.link.close(&host.background);
     ended
 }
 

@@ -1,7 +1,7 @@
 //! Classification of loads (RFC 9971): lower bound, upper bound, undecided.
 
 /// Trials of one load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     /// The load.
     pub load: u64,
@@ -14,15 +14,6 @@ pub struct Level {
 }
 
 impl Level {
-    pub(crate) fn new(load: u64) -> Level {
-        Level {
-            load,
-            held: 0,
-            failed: 0,
-            invalid: 0,
-        }
-    }
-
     pub(crate) fn count(&mut self, failed: bool) {
         self.held += u32::from(!failed);
         self.failed += u32::from(failed);

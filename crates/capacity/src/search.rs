@@ -147,7 +147,8 @@ impl Search {
     fn level(&mut self, load: u64) -> &mut Level {
         let at = self.levels.binary_search_by_key(&load, |level| level.load);
         let at = at.unwrap_or_else(|at| {
-            self.levels.insert(at, Level::new(load));
+            let level = Level::default();
+            self.levels.insert(at, Level { load, ..level });
             at
         });
         &mut self.levels[at]

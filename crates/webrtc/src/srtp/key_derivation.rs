@@ -17,6 +17,18 @@ pub(super) enum Label {
     RtcpSalt = 5,
 }
 
+/// Labels of the keys of RTP and of RTCP, which differ: for encryption, authentication and salt.
+pub(super) const RTP: [Label; 3] = [
+    Label::RtpEncryption,
+    Label::RtpAuthentication,
+    Label::RtpSalt,
+];
+pub(super) const RTCP: [Label; 3] = [
+    Label::RtcpEncryption,
+    Label::RtcpAuthentication,
+    Label::RtcpSalt,
+];
+
 /// AES in counter mode, with a key of 16 or 32 bytes.
 ///
 /// # Panics

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::cipher::{SessionKeys, SrtpProtocol};
+use super::cipher::SessionKeys;
+use super::key_derivation::{RTCP, RTP};
 use super::master_key::MasterKey;
 use super::payload_start::PayloadStartDecryptor;
 use super::profile::SrtpProfile;
@@ -40,45 +41,40 @@ impl SrtpKeys {
         let (keys, salts) = material.split_at(2 * key);
         let client = MasterKey::new(profile, &keys[..key], &salts[..salt]);
         let server = MasterKey::new(profile, &keys[key..], &salts[salt..]);
-        Some(match is_dtls_client {
-            true => SrtpKeys {
-                local: client,
-                remote: server,
-            },
-            false => SrtpKeys {
-                local: server,
-                remote: client,
-            },
-        })
+        let (local, remote) = match is_dtls_client {
+            true => (client, server),
+            false => (server, client),
+        };
+        Some(SrtpKeys { local, remote })
     }
 
     pub fn profile(&self) -> SrtpProfile {
-        self.local.profile()
+        self.local.profile
     }
 
     /// Creates an opener for RTP of the other side.
     pub fn rtp_opener(&self) -> RtpOpener {
-        RtpOpener::new(&self.remote)
+        RtpOpener::new(&SessionKeys::derive(&self.remote, RTP))
     }
 
     /// Creates a decryptor for the first payload bytes of the other side's packets.
     pub fn payload_start(&self) -> PayloadStartDecryptor {
-        PayloadStartDecryptor::new(SessionKeys::derive(&self.remote, SrtpProtocol::Rtp))
+        PayloadStartDecryptor::new(SessionKeys::derive(&self.remote, RTP))
     }
 
     /// Creates a sealer for RTP of this side. Two sealers must not seal the same source, because
     /// the same key and nonce would protect different packets.
     pub fn rtp_sealer(&self) -> RtpSealer {
-        RtpSealer::new(&self.local)
+        RtpSealer::new(&SessionKeys::derive(&self.local, RTP))
     }
 
     /// Creates an opener for RTCP of the other side.
     pub fn rtcp_opener(&self) -> RtcpOpener {
-        RtcpOpener::new(&self.remote)
+        RtcpOpener::new(SessionKeys::derive(&self.remote, RTCP))
     }
 
     /// Creates a sealer for RTCP of this side. There must be only one.
     pub fn rtcp_sealer(&self) -> RtcpSealer {
-        RtcpSealer::new(&self.local)
+        RtcpSealer::new(SessionKeys::derive(&self.local, RTCP), 1)
     }
 }

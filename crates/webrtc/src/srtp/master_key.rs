@@ -11,7 +11,7 @@ pub(super) const SALT_MAX: usize = 14;
 pub(super) struct MasterKey {
     key: [u8; KEY_MAX],
     salt: [u8; SALT_MAX],
-    profile: SrtpProfile,
+    pub(super) profile: SrtpProfile,
 }
 
 impl MasterKey {
@@ -25,10 +25,6 @@ impl MasterKey {
         master.key[..profile.key_length()].copy_from_slice(key);
         master.salt[..profile.salt_length()].copy_from_slice(salt);
         master
-    }
-
-    pub(super) fn profile(&self) -> SrtpProfile {
-        self.profile
     }
 
     pub(super) fn key(&self) -> &[u8] {

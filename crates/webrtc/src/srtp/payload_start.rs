@@ -5,7 +5,7 @@
 
 use aws_lc_rs::cipher::EncryptingKey;
 
-use super::cipher::{SessionKeys, counter_block};
+use super::cipher::{SessionKeys, counter_block, nonce};
 use super::index::estimate_index;
 use super::key_derivation::{BLOCK_LENGTH, apply_keystream, counter_mode};
 use super::packet::RtpParts;
@@ -47,15 +47,12 @@ impl PayloadStartDecryptor {
     }
 
     fn block(&self, ssrc: u32, index: u64) -> [u8; BLOCK_LENGTH] {
-        match self.keys.profile() {
-            SrtpProfile::AesCm128HmacSha1_80 => counter_block(self.keys.salt(), ssrc, index),
+        match self.keys.profile {
+            SrtpProfile::AesCm128HmacSha1_80 => counter_block(&self.keys.salt, ssrc, index),
             SrtpProfile::AeadAes128Gcm | SrtpProfile::AeadAes256Gcm => {
-                // In GCM's nonce, all parts are two bytes closer to the start (RFC 7714, 8.1).
-                let mut salt = [0; 14];
-                salt[2..].copy_from_slice(&self.keys.salt()[..12]);
-                let shifted = counter_block(&salt, ssrc, index);
+                let salt = self.keys.salt.first_chunk().expect("GCM's is shorter");
                 let mut block = [0; BLOCK_LENGTH];
-                block[..12].copy_from_slice(&shifted[2..14]);
+                block[..12].copy_from_slice(&nonce(salt, ssrc, index));
                 block[BLOCK_LENGTH - 1] = GCM_FIRST_BLOCK;
                 block
             }

@@ -2,11 +2,9 @@
 //! are expanded for each one: expanded keys would take 1.2 KiB per client.
 
 use super::cipher::{
-    Cipher, SessionKeys, SrtpProtocol, apply_counter_mode, authenticate, open_gcm, seal_gcm,
-    verify_tag,
+    Cipher, SessionKeys, apply_counter_mode, authenticate, open_gcm, seal_gcm, verify_tag,
 };
 use super::error::{SrtpCounts, SrtpError};
-use super::master_key::MasterKey;
 use super::packet::{RTCP_HEADER_LENGTH, rtcp_sender_ssrc};
 use super::profile::SrtpProfile;
 use super::replay::ReplayWindow;
@@ -28,17 +26,13 @@ pub struct RtcpSealer {
 }
 
 impl RtcpSealer {
-    pub(super) fn new(master: &MasterKey) -> RtcpSealer {
-        RtcpSealer::with(SessionKeys::derive(master, SrtpProtocol::Rtcp), 1)
-    }
-
-    pub(super) fn with(keys: SessionKeys, next: u32) -> RtcpSealer {
+    pub(super) fn new(keys: SessionKeys, next: u32) -> RtcpSealer {
         RtcpSealer { keys, next }
     }
 
     /// Number of bytes that sealing adds to a compound: 14 or 20.
     pub fn overhead(&self) -> usize {
-        INDEX_WORD_LENGTH + self.keys.profile().tag_length()
+        INDEX_WORD_LENGTH + self.keys.profile.tag_length()
     }
 
     /// Appends a sealed compound.
@@ -103,20 +97,12 @@ pub struct RtcpOpener {
 }
 
 impl RtcpOpener {
-    pub(super) fn new(master: &MasterKey) -> RtcpOpener {
-        RtcpOpener::with(SessionKeys::derive(master, SrtpProtocol::Rtcp))
-    }
-
-    pub(super) fn with(keys: SessionKeys) -> RtcpOpener {
+    pub(super) fn new(keys: SessionKeys) -> RtcpOpener {
         RtcpOpener {
             keys,
             senders: Sources::default(),
             counts: SrtpCounts::default(),
         }
-    }
-
-    fn profile(&self) -> SrtpProfile {
-        self.keys.profile()
     }
 
     /// Counts of the compounds so far.
@@ -137,12 +123,12 @@ impl RtcpOpener {
 
     fn open_uncounted(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), SrtpError> {
         let ssrc = rtcp_sender_ssrc(packet)?;
-        let tag_length = self.profile().tag_length();
+        let tag_length = self.keys.profile.tag_length();
         if packet.len() < RTCP_HEADER_LENGTH + INDEX_WORD_LENGTH + tag_length {
             return Err(SrtpError::Malformed);
         }
         // The index word follows the tag of GCM, and precedes that of HMAC.
-        let word_at = match self.profile() {
+        let word_at = match self.keys.profile {
             SrtpProfile::AesCm128HmacSha1_80 => packet.len() - INDEX_WORD_LENGTH - tag_length,
             SrtpProfile::AeadAes128Gcm | SrtpProfile::AeadAes256Gcm => {
                 packet.len() - INDEX_WORD_LENGTH

@@ -1,12 +1,10 @@
 //! Sealing and opening of RTP packets (RFC 3711, 3.3).
 
 use super::cipher::{
-    Cipher, SessionKeys, SrtpProtocol, apply_counter_mode, authenticate, open_gcm, seal_gcm,
-    verify_tag,
+    Cipher, SessionKeys, apply_counter_mode, authenticate, open_gcm, seal_gcm, verify_tag,
 };
 use super::error::{SrtpCounts, SrtpError};
 use super::index::{estimate_index, one_rollover_later};
-use super::master_key::MasterKey;
 use super::packet::RtpParts;
 use super::profile::SrtpProfile;
 use super::replay::ReplayWindow;
@@ -26,11 +24,7 @@ pub struct RtpOpener {
 }
 
 impl RtpOpener {
-    pub(super) fn new(master: &MasterKey) -> RtpOpener {
-        RtpOpener::with(&SessionKeys::derive(master, SrtpProtocol::Rtp))
-    }
-
-    pub(super) fn with(keys: &SessionKeys) -> RtpOpener {
+    pub(super) fn new(keys: &SessionKeys) -> RtpOpener {
         RtpOpener {
             cipher: Cipher::of(keys),
             sources: Sources::default(),
@@ -165,11 +159,7 @@ pub struct RtpSealer {
 }
 
 impl RtpSealer {
-    pub(super) fn new(master: &MasterKey) -> RtpSealer {
-        RtpSealer::with(&SessionKeys::derive(master, SrtpProtocol::Rtp))
-    }
-
-    pub(super) fn with(keys: &SessionKeys) -> RtpSealer {
+    pub(super) fn new(keys: &SessionKeys) -> RtpSealer {
         RtpSealer {
             cipher: Cipher::of(keys),
             sources: Sources::default(),

@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::cipher::{SessionKeys, SrtpProtocol};
+use super::cipher::SessionKeys;
 use super::hex::hex;
+use super::key_derivation::{Label, RTCP, RTP};
 use super::master_key::MasterKey;
 use super::*;
 
@@ -33,12 +34,12 @@ fn rtp_sealed_with_gcm_matches_the_rfc() {
         ),
     ] {
         let mut packet = hex(PACKET);
-        RtpSealer::with(&example(profile))
+        RtpSealer::new(&example(profile))
             .seal(&mut packet)
             .expect("it is RTP");
         assert_eq!(packet, hex(sealed), "{profile:?}");
         let mut out = Vec::new();
-        let mut opener = RtpOpener::with(&example(profile));
+        let mut opener = RtpOpener::new(&example(profile));
         assert_eq!(opener.open(&packet, &mut out), Ok(&hex(PACKET)[..]));
     }
 }
@@ -63,23 +64,23 @@ fn rtcp_sealed_with_gcm_matches_the_rfc() {
         ),
     ] {
         let mut out = Vec::new();
-        RtcpSealer::with(example(profile), 0x5d4)
+        RtcpSealer::new(example(profile), 0x5d4)
             .seal(&compound, &mut out)
             .expect("it is RTCP");
         assert_eq!(out, hex(sealed), "{profile:?}");
         let mut plain = Vec::new();
-        let mut opener = RtcpOpener::with(example(profile));
+        let mut opener = RtcpOpener::new(example(profile));
         assert_eq!(opener.open(&out, &mut plain), Ok(&compound[..]));
     }
 }
 
 /// Master key of RFC 3711, B.3, which the tests of libsrtp use too.
-fn libsrtp(protocol: SrtpProtocol) -> SessionKeys {
+fn libsrtp(labels: [Label; 3]) -> SessionKeys {
     let key = hex("E1F97A0D3E018BE0D64FA32C06DE4139");
     let salt = hex("0EC675AD498AFEEBB6960B3AABE6");
     SessionKeys::derive(
         &MasterKey::new(SrtpProfile::AesCm128HmacSha1_80, &key, &salt),
-        protocol,
+        labels,
     )
 }
 
@@ -88,14 +89,14 @@ fn libsrtp(protocol: SrtpProtocol) -> SessionKeys {
 fn rtp_sealed_in_counter_mode_matches_libsrtp() {
     let plain = hex("800f1234 decafbad cafebabe abababab abababab abababab abababab");
     let mut packet = plain.clone();
-    RtpSealer::with(&libsrtp(SrtpProtocol::Rtp))
+    RtpSealer::new(&libsrtp(RTP))
         .seal(&mut packet)
         .expect("it is RTP");
     let sealed = "800f1234 decafbad cafebabe 4e55dc4c e79978d8 8ca4d215 949d2402 b78d6acc
         99ea179b 8dbb";
     assert_eq!(packet, hex(sealed));
     let mut out = Vec::new();
-    let mut opener = RtpOpener::with(&libsrtp(SrtpProtocol::Rtp));
+    let mut opener = RtpOpener::new(&libsrtp(RTP));
     assert_eq!(opener.open(&packet, &mut out), Ok(&plain[..]));
 }
 
@@ -103,14 +104,14 @@ fn rtp_sealed_in_counter_mode_matches_libsrtp() {
 fn rtcp_sealed_in_counter_mode_matches_libsrtp() {
     let plain = hex("81c8000b cafebabe abababab abababab abababab abababab");
     let mut sealed = Vec::new();
-    RtcpSealer::with(libsrtp(SrtpProtocol::Rtcp), 1)
+    RtcpSealer::new(libsrtp(RTCP), 1)
         .seal(&plain, &mut sealed)
         .expect("it is RTCP");
     let expected = "81c8000b cafebabe 7128035b e487b9bd bef89041 f977a5a8 80000001
         993e08cd 54d6c123 0798";
     assert_eq!(sealed, hex(expected));
     let mut out = Vec::new();
-    let mut opener = RtcpOpener::with(libsrtp(SrtpProtocol::Rtcp));
+    let mut opener = RtcpOpener::new(libsrtp(RTCP));
     assert_eq!(opener.open(&sealed, &mut out), Ok(&plain[..]));
 }
 

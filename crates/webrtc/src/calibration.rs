@@ -2,20 +2,22 @@
 
 use kit::calibration::{Check, Evidence, Trial, TrialClients, TrialLink, TrueValue};
 
-/// URL that the clients play.
-const PLAY_URL: &str = "whep+http://{address}/whep/stream1";
+/// Returns clients that play the first generated stream.
+const fn players(name: &'static str, number: u32, keys: &'static [&'static str]) -> TrialClients {
+    TrialClients {
+        name,
+        number,
+        url: "whep+http://{address}/whep/stream1",
+        keys,
+    }
+}
 
 pub(super) static TRIALS: &[Trial] = &[
     Trial {
         server: "--bitrate 1Mbps --audio --length {length}",
         link: None,
         thresholds: &[],
-        clients: &[TrialClients {
-            name: "steady",
-            number: 10,
-            url: PLAY_URL,
-            keys: &["receive: headers"],
-        }],
+        clients: &[players("steady", 10, &["receive: headers"])],
         checks: &[
             Check::count("steady", "expected", &["/sent/planned"]),
             Check::count("steady", "received", &["/sent/sent"]),
@@ -32,12 +34,11 @@ pub(super) static TRIALS: &[Trial] = &[
         server: "--bitrate 400kbps --fps 50 --length {length}",
         link: None,
         thresholds: &[],
-        clients: &[TrialClients {
-            name: "decrypted",
-            number: 10,
-            url: PLAY_URL,
-            keys: &["receive: decrypted", "time_codes: true"],
-        }],
+        clients: &[players(
+            "decrypted",
+            10,
+            &["receive: decrypted", "time_codes: true"],
+        )],
         checks: &[
             Check::count("decrypted", "expected", &["/sent/planned"]),
             Check::count("decrypted", "received", &["/sent/sent"]),
@@ -55,12 +56,7 @@ pub(super) static TRIALS: &[Trial] = &[
                  --fault duplicate=2% --fault reorder=2%x3",
         link: None,
         thresholds: &[],
-        clients: &[TrialClients {
-            name: "faulty",
-            number: 10,
-            url: PLAY_URL,
-            keys: &["nack: false"],
-        }],
+        clients: &[players("faulty", 10, &["nack: false"])],
         checks: &[
             Check::count("faulty", "expected", &["/sent/expected"]),
             Check::count("faulty", "received", &["/sent/sent"]),
@@ -75,12 +71,7 @@ pub(super) static TRIALS: &[Trial] = &[
         server: "--bitrate 1Mbps --length {length} --fault loss=3% --fault loss-again=10%",
         link: None,
         thresholds: &[],
-        clients: &[TrialClients {
-            name: "recovered",
-            number: 10,
-            url: PLAY_URL,
-            keys: &["receive: decrypted"],
-        }],
+        clients: &[players("recovered", 10, &["receive: decrypted"])],
         checks: &[
             Check::count("recovered", "expected", &["/sent/expected"]),
             Check::count("recovered", "received", &["/sent/sent", "/sent/recovered"]),
@@ -131,12 +122,11 @@ pub(super) static TRIALS: &[Trial] = &[
         server: "--bitrate 400kbps --fps 50 --length {length}",
         link: Some(LINK),
         thresholds: &[],
-        clients: &[TrialClients {
-            name: "far",
-            number: 5,
-            url: PLAY_URL,
-            keys: &["receive: decrypted", "time_codes: true"],
-        }],
+        clients: &[players(
+            "far",
+            5,
+            &["receive: decrypted", "time_codes: true"],
+        )],
         checks: &[
             Check::count("far", "expected", &["/sent/planned"]),
             Check::count("far", "received", &["/sent/sent"]),

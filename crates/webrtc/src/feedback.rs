@@ -20,7 +20,7 @@ mod tests;
 pub use arrivals::{Arrivals, ArrivalsCounts};
 pub use bandwidth_estimator::{BandwidthEstimator, PacketFeedback};
 pub use history::{SendHistory, SendHistoryCounts, SentPacket};
-pub use message::{Message, Messages, messages};
+pub use message::{Message, messages};
 pub use nack_tracker::{NackCounts, NackTracker};
 pub use rtx::{RtxStream, parse_rtx};
 pub use transport_cc::{TICK, TransportCc};

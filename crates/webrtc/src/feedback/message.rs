@@ -45,32 +45,15 @@ pub enum Message {
 
 /// Returns the feedback messages of a compound, in order. Other packets are skipped. The iterator
 /// ends after the first error.
-pub fn messages(compound: &[u8]) -> Messages<'_> {
-    Messages { rest: compound }
-}
-
-/// Iterator over the feedback messages of a compound; see [`messages`].
-#[derive(Clone, Debug)]
-pub struct Messages<'a> {
-    rest: &'a [u8],
-}
-
-impl Iterator for Messages<'_> {
-    type Item = Result<Message, RtcpError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        while !self.rest.is_empty() {
-            match next_message(&mut self.rest) {
-                Ok(Some(message)) => return Some(Ok(message)),
-                Ok(None) => {}
-                Err(error) => {
-                    self.rest = &[];
-                    return Some(Err(error));
-                }
-            }
+pub fn messages(mut rest: &[u8]) -> impl Iterator<Item = Result<Message, RtcpError>> {
+    let packets = std::iter::from_fn(move || {
+        let packet = (!rest.is_empty()).then(|| next_message(&mut rest))?;
+        if packet.is_err() {
+            rest = &[];
         }
-        None
-    }
+        Some(packet.transpose())
+    });
+    packets.flatten()
 }
 
 /// Takes the next packet off `rest`. Returns `None` if it is not a known feedback message.

@@ -23,7 +23,7 @@ use std::time::Duration;
 use measure::Time;
 use serde_json::json;
 
-use super::websocket::{SocketEvent, WebsocketClient};
+use super::websocket::WebsocketClient;
 use super::{
     Connection, FeedStream, PeerNumber, Signalling, SignallingAction, SignallingContext,
     SignallingTarget, closed_failure,
@@ -260,17 +260,14 @@ impl Signalling for Janus {
         while self.phase != Phase::Ended {
             match self.socket.next(scope, &mut bytes) {
                 Ok(None) => break,
-                Ok(Some(SocketEvent::Message(body))) => match JanusMessage::parse(&body) {
+                Ok(Some(body)) => match JanusMessage::parse(&body) {
                     Ok(message) => self.message(scope, message),
                     Err(why) => self.fail(scope, Failure::MalformedJson, why),
                 },
-                Ok(Some(SocketEvent::Close(_))) if self.phase == Phase::Leaving => {
+                Err((Failure::SignallingClosed, _)) if self.phase == Phase::Leaving => {
                     self.finish(scope)
                 }
-                Ok(Some(SocketEvent::Close(what))) => {
-                    self.fail(scope, Failure::SignallingClosed, what);
-                }
-                Err(malformed) => self.fail(scope, Failure::MalformedMessage, malformed),
+                Err((failure, what)) => self.fail(scope, failure, what),
             }
         }
     }

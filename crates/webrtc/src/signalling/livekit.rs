@@ -19,7 +19,7 @@ use std::time::Duration;
 use measure::Time;
 use prost::Message as _;
 
-use super::websocket::{SocketEvent, WebsocketClient};
+use super::websocket::WebsocketClient;
 use super::{
     Connection, Direction, PeerNumber, Signalling, SignallingAction, SignallingContext,
     SignallingTarget,
@@ -186,8 +186,7 @@ impl LiveKit {
         if self.has_connection && matches!(self.phase, Phase::Joining | Phase::InRoom) {
             // Otherwise the client would stay in the room without sending, until the server's ICE
             // fails.
-            let request = leave_request(DisconnectReason::ClientInitiated);
-            self.send(scope, request);
+            self.send(scope, leave_request());
         }
         self.phase = Phase::Ended;
         scope.disconnect(&mut self.has_connection);
@@ -500,7 +499,7 @@ impl Signalling for LiveKit {
         while self.phase != Phase::Ended {
             match self.socket.next(scope, &mut bytes) {
                 Ok(None) => break,
-                Ok(Some(SocketEvent::Message(body))) => match SignalResponse::decode(&body[..]) {
+                Ok(Some(body)) => match SignalResponse::decode(&body[..]) {
                     Ok(SignalResponse {
                         message: Some(message),
                     }) => self.message(scope, message),
@@ -508,13 +507,10 @@ impl Signalling for LiveKit {
                     Ok(SignalResponse { message: None }) => {}
                     Err(why) => self.fail(scope, Failure::MalformedMessage, why),
                 },
-                Ok(Some(SocketEvent::Close(_))) if self.phase == Phase::Leaving => {
+                Err((Failure::SignallingClosed, _)) if self.phase == Phase::Leaving => {
                     self.finish(scope)
                 }
-                Ok(Some(SocketEvent::Close(what))) => {
-                    self.fail(scope, Failure::SignallingClosed, what);
-                }
-                Err(malformed) => self.fail(scope, Failure::MalformedMessage, malformed),
+                Err((failure, what)) => self.fail(scope, failure, what),
             }
         }
     }
@@ -585,7 +581,7 @@ impl Signalling for LiveKit {
         match self.phase {
             Phase::InRoom => {
                 // The server closes the connection.
-                self.send(scope, leave_request(DisconnectReason::ClientInitiated));
+                self.send(scope, leave_request());
                 self.phase = Phase::Leaving;
                 self.step_started_at = scope.now;
             }
@@ -617,9 +613,9 @@ impl Signalling for LiveKit {
 }
 
 /// Returns the message by which the client leaves.
-fn leave_request(reason: DisconnectReason) -> Request {
+fn leave_request() -> Request {
     Request::Leave(LeaveRequest {
-        reason: reason as i32,
+        reason: DisconnectReason::ClientInitiated as i32,
         action: LeaveAction::Disconnect as i32,
     })
 }

@@ -1,8 +1,9 @@
 //! WebSocket of a signalling: its handshake and its messages.
 
 use super::{Connection, SignallingAction, SignallingContext};
+use crate::failure::Failure;
 use kit::http1::Url;
-use kit::websocket::{self, ClientHandshake, FrameError, Limits, Reassembler, Received};
+use kit::websocket::{self, ClientHandshake, Limits, Reassembler, Received};
 use session::seeds::derive_seed;
 
 /// Client side of a WebSocket.
@@ -15,14 +16,6 @@ pub(super) struct WebsocketClient {
     seed: u64,
     /// Number of masks drawn so far.
     masks: u64,
-}
-
-/// Message or close that arrived on a WebSocket.
-#[derive(Debug)]
-pub(super) enum SocketEvent {
-    Message(Vec<u8>),
-    /// Close, with a text that names its code (RFC 6455, 5.5.1).
-    Close(String),
 }
 
 impl WebsocketClient {
@@ -76,26 +69,27 @@ impl WebsocketClient {
         }
     }
 
-    /// Returns the next message or close in `bytes`, and answers pings.
+    /// Returns the next message in `bytes`, and answers pings.
     ///
     /// # Errors
-    /// [`FrameError`] if the server violates the protocol.
+    /// [`Failure::SignallingClosed`] if the server closed the WebSocket, with a text that names its
+    /// code (RFC 6455, 5.5.1); [`Failure::MalformedMessage`] if it violates the protocol.
     pub(super) fn next(
         &mut self,
         scope: &mut SignallingContext<'_>,
         bytes: &mut &[u8],
-    ) -> Result<Option<SocketEvent>, FrameError> {
+    ) -> Result<Option<Vec<u8>>, (Failure, String)> {
         loop {
-            match self.assembly.next(false, &self.limits, bytes)? {
+            let received = self.assembly.next(false, &self.limits, bytes);
+            match received.map_err(|error| (Failure::MalformedMessage, error.to_string()))? {
                 None => return Ok(None),
                 Some(Received::Message(frame)) => {
-                    let body = frame.body.unwrap_or_default().to_vec();
-                    return Ok(Some(SocketEvent::Message(body)));
+                    return Ok(Some(frame.body.unwrap_or_default().to_vec()));
                 }
                 Some(Received::Close(code)) => {
                     let code = code.map_or("none".to_owned(), |code| code.to_string());
                     let what = format!("the server closed the WebSocket with code {code}");
-                    return Ok(Some(SocketEvent::Close(what)));
+                    return Err((Failure::SignallingClosed, what));
                 }
                 Some(Received::Ping(payload)) => {
                     let payload = payload.to_vec();

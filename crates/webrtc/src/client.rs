@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use measure::{HistogramId, Time};
+use measure::Time;
 
 use super::certificate::Certificate;
 use super::config::ClientConfig;
@@ -404,11 +404,6 @@ impl Session for Client {
 fn round_up_to_grid(at: Time) -> Time {
     let grid = DEADLINE_GRID.as_nanos() as u64;
     Time::from_nanos(at.as_nanos().div_ceil(grid).saturating_mul(grid))
-}
-
-/// Records a delay.
-fn record_delay(cx: &mut Context<'_>, histogram: HistogramId, delay: Duration) {
-    cx.recorder.record(histogram, delay.as_nanos() as u64);
 }
 
 /// Adds an event to the run's list of events.

@@ -1,7 +1,7 @@
 //! Metrics of WebRTC that are not about its media.
 
 use measure::metric::Statistic;
-use measure::{KeyFigure, TableColumn};
+use measure::{CounterId, KeyFigure, Recorder, TableColumn};
 
 use kit::media::rtp::metrics::RTP;
 use kit::summary;
@@ -224,5 +224,19 @@ measure::metrics! {
             KEY_FRAME_REQUESTS,
             EARLY_KEY_FRAMES,
         ];
+    }
+}
+
+/// Adds to counters what was counted since the last call: `now` is counted so far, and `before` was
+/// at the last call.
+pub(super) fn add_new<const N: usize>(
+    recorder: &mut Recorder,
+    counters: [CounterId; N],
+    before: &mut [u64; N],
+    now: [u64; N],
+) {
+    let before = std::mem::replace(before, now);
+    for (index, counter) in counters.into_iter().enumerate() {
+        recorder.add(counter, now[index] - before[index]);
     }
 }

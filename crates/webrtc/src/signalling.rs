@@ -157,7 +157,7 @@ impl SignallingContext<'_> {
     /// Records the delay since a time.
     fn record_delay(&mut self, histogram: HistogramId, since: Time) {
         let delay = self.now.since(since);
-        self.recorder.record(histogram, delay.as_nanos() as u64);
+        self.recorder.record_duration(histogram, delay);
     }
 
     /// Closes the connections, if `has_connection` says that there is one, and clears it.

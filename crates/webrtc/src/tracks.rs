@@ -163,7 +163,7 @@ pub(super) struct Tracks {
     /// Index of the stream with which the next requests begin, if the last ones did not cover all.
     next_nack_track: usize,
     /// Requested and recovered packets that are already in the metrics.
-    counted_requests: (u64, u64),
+    counted_requests: [u64; 2],
     unknown: UnknownMedia,
 }
 
@@ -407,8 +407,8 @@ impl Track {
         recorder.add(m::KEY_FRAMES, 1);
         if state.first.is_none() {
             state.first = Some(arrival.at);
-            let waited = arrival.at.since(state.since).as_nanos();
-            recorder.record(m::FIRST_KEY_FRAME_DELAY, waited as u64);
+            let waited = arrival.at.since(state.since);
+            recorder.record_duration(m::FIRST_KEY_FRAME_DELAY, waited);
         }
     }
 }

@@ -163,7 +163,6 @@ impl PeerLink {
                 + turn_dropped,
             counts.foreign + counts.dtls_unexpected + counts.rtcp_without_keys,
         ];
-        let before = std::mem::replace(&mut self.recorded_counts, now);
         let counters = [
             m::UNAUTHENTIC,
             m::REPLAYED,
@@ -172,8 +171,6 @@ impl PeerLink {
             m::STUN_REFUSED,
             m::FOREIGN,
         ];
-        for (at, counter) in counters.into_iter().enumerate() {
-            cx.recorder.add(counter, now[at] - before[at]);
-        }
+        m::add_new(cx.recorder, counters, &mut self.recorded_counts, now);
     }
 }

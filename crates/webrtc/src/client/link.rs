@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use measure::Time;
 
+use super::Client;
 use super::publish::OutgoingMedia;
 use super::setup::Setup;
 use super::turn_relay::TurnRelay;
-use super::{Client, record_delay};
 use crate::config::Receive;
 use crate::failure::Failure;
 use crate::metrics as m;
@@ -371,7 +371,8 @@ impl PeerLink {
         if self.ice_connected_at.is_none() {
             self.ice_connected_at = Some(cx.now);
             let negotiated_at = self.negotiated_at.unwrap_or(cx.now);
-            record_delay(cx, m::ICE_DELAY, cx.now.since(negotiated_at));
+            cx.recorder
+                .record_duration(m::ICE_DELAY, cx.now.since(negotiated_at));
         }
     }
 
@@ -385,7 +386,8 @@ impl PeerLink {
         cx.recorder.add(m::PEERS_CONNECTED, 1);
         let dtls_connected = self.dtls_connected_at.unwrap_or(cx.now);
         let ice_connected = self.ice_connected_at.unwrap_or(dtls_connected);
-        record_delay(cx, m::DTLS_DELAY, dtls_connected.since(ice_connected));
+        cx.recorder
+            .record_duration(m::DTLS_DELAY, dtls_connected.since(ice_connected));
         let (Some(sink), Some(peer)) = (self.sink, &mut self.peer) else {
             return self.begin_sending(cx);
         };
@@ -414,7 +416,8 @@ impl PeerLink {
             MediaEvent::First { at } => {
                 self.events.push(LinkEvent::MediaBegan(at));
                 let connected_at = self.connected_at.unwrap_or(at);
-                record_delay(cx, m::FIRST_MEDIA_DELAY, at.since(connected_at));
+                cx.recorder
+                    .record_duration(m::FIRST_MEDIA_DELAY, at.since(connected_at));
                 // After the handshake, one wake-up serves all clients.
                 cx.out.push_back(Output::SetReadTiming {
                     channel: self.channel,

@@ -11,7 +11,7 @@ use measure::{Recorder, Time};
 use std::time::Duration;
 
 use super::congestion::CongestionControl;
-use crate::feedback::{Message, SendHistoryCounts, TransportCc, bare_goodbye, messages};
+use crate::feedback::{Message, TransportCc, bare_goodbye, messages};
 use crate::metrics as m;
 use crate::retransmitter::Retransmitter;
 use crate::sdp::{NegotiatedMedia, extension as header_extension};
@@ -20,7 +20,7 @@ use encrypted_flow::{EncryptedFlow, LayerExtensions};
 use kit::media::rtcp::{self, Packet};
 use kit::media::source::SIMULCAST_LAYERS;
 use kit::publication;
-use media::{MediaCounts, StreamMedia};
+use media::{MEDIA_COUNTERS, StreamMedia};
 pub(super) use rtp_feed::RtpFeed;
 use session::{Context, FlowId, Flows, Output};
 use source::LayerRids;
@@ -83,10 +83,11 @@ struct AcceptedSection {
 struct OutgoingStream {
     flow: FlowId,
     ssrc: u32,
-    /// Counts of NACKed packets that the recorder already has.
-    recorded_retransmissions: SendHistoryCounts,
+    /// Counts of retransmitted packets, and of those requested too late, that the recorder already
+    /// has.
+    recorded_retransmissions: [u64; 2],
     /// Counts of sent media that the recorder already has.
-    recorded_counts: MediaCounts,
+    recorded_counts: [u64; 6],
     /// Cumulative loss in the server's last report.
     reported_lost: i32,
     /// Highest sequence number in the server's last report.
@@ -101,8 +102,8 @@ impl OutgoingStream {
         OutgoingStream {
             flow,
             ssrc,
-            recorded_retransmissions: SendHistoryCounts::default(),
-            recorded_counts: MediaCounts::default(),
+            recorded_retransmissions: [0; 2],
+            recorded_counts: [0; 6],
             reported_lost: 0,
             reported_highest: None,
             last_fir_number: None,
@@ -328,26 +329,22 @@ impl OutgoingMedia {
     /// Adds what was sent since the last call to the recorder.
     fn count(&mut self, flows: &mut Flows, recorder: &mut Recorder) {
         for stream in &mut self.streams {
-            let (now, retransmissions) = stream.access(flows, |encrypted| {
+            let (media, again) = stream.access(flows, |encrypted| {
                 let retransmissions = encrypted.retransmissions.as_ref();
                 let counts = retransmissions.map(Retransmitter::counts);
-                (encrypted.media.counts(), counts.unwrap_or_default())
+                let counts = counts.unwrap_or_default();
+                let again = [counts.retransmitted, counts.unknown];
+                (encrypted.media.counts(), again)
             });
-            let retransmissions_before =
-                std::mem::replace(&mut stream.recorded_retransmissions, retransmissions);
-            let sent_again = retransmissions.retransmitted - retransmissions_before.retransmitted;
-            recorder.add(m::RETRANSMITTED_PACKETS, sent_again);
-            let too_late = retransmissions.unknown - retransmissions_before.unknown;
-            recorder.add(m::NACKED_TOO_LATE, too_late);
-            let before = std::mem::replace(&mut stream.recorded_counts, now);
-            recorder.add(m::SENT_PACKETS, now.packets - before.packets);
-            recorder.add(m::SENT_BYTES, now.bytes - before.bytes);
-            recorder.add(m::SENT_FRAMES, now.frames - before.frames);
-            recorder.add(m::NOT_TAKEN, now.not_taken - before.not_taken);
-            let early = now.early_key_frames - before.early_key_frames;
-            recorder.add(m::EARLY_KEY_FRAMES, early);
-            let voice = now.voice_packets - before.voice_packets;
-            recorder.add(m::SENT_VOICE_PACKETS, voice);
+            let counters = [m::RETRANSMITTED_PACKETS, m::NACKED_TOO_LATE];
+            m::add_new(
+                recorder,
+                counters,
+                &mut stream.recorded_retransmissions,
+                again,
+            );
+            let recorded = &mut stream.recorded_counts;
+            m::add_new(recorder, MEDIA_COUNTERS, recorded, media);
         }
         if let Some(congestion) = &self.congestion {
             recorder.record(m::ESTIMATED_BITRATE, congestion.estimate().0);

@@ -2,7 +2,6 @@
 
 use measure::Time;
 
-use super::record_delay;
 use super::setup::Setup;
 use crate::metrics as m;
 use kit::metrics as clients;
@@ -36,13 +35,15 @@ impl Startup {
     /// Records the delay of the first connection.
     pub(super) fn connected(&self, cx: &mut Context<'_>) {
         if !self.is_later_channel {
-            record_delay(cx, clients::CONNECT_DELAY, cx.now.since(self.started));
+            cx.recorder
+                .record_duration(clients::CONNECT_DELAY, cx.now.since(self.started));
         }
     }
 
     /// Records the delay until media is sent.
     pub(super) fn published(&mut self, cx: &mut Context<'_>) {
-        record_delay(cx, m::PUBLISH_DELAY, cx.now.since(self.planned));
+        cx.recorder
+            .record_duration(m::PUBLISH_DELAY, cx.now.since(self.planned));
         self.report_playing(cx, cx.now);
     }
 
@@ -51,8 +52,10 @@ impl Startup {
         let is_first = self.first_media.is_none();
         self.first_media.get_or_insert(at);
         if is_first && self.expects_media && !self.is_later_channel {
-            record_delay(cx, clients::STARTUP_DELAY, at.since(self.planned));
-            record_delay(cx, clients::STARTUP_DELAY_FROM_SENT, at.since(self.started));
+            cx.recorder
+                .record_duration(clients::STARTUP_DELAY, at.since(self.planned));
+            cx.recorder
+                .record_duration(clients::STARTUP_DELAY_FROM_SENT, at.since(self.started));
         }
         self.report_playing(cx, at);
     }

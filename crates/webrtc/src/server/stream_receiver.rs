@@ -271,7 +271,7 @@ impl StreamReceiver {
             counts.reordered += row.counts.reordered;
             counts.payload_bytes += row.counts.payload_bytes;
         }
-        (counts.asked, counts.recovered) = self.tracks.request_counts();
+        [counts.asked, counts.recovered] = self.tracks.request_counts();
         if let Some(opener) = &self.opener {
             counts.unauthentic = opener.counts().unauthentic;
             counts.replayed = opener.counts().replayed;

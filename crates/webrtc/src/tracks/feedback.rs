@@ -136,7 +136,7 @@ impl Tracks {
     }
 
     /// Returns the numbers of requested and recovered packets when they were last counted.
-    pub(crate) fn request_counts(&self) -> (u64, u64) {
+    pub(crate) fn request_counts(&self) -> [u64; 2] {
         self.counted_requests
     }
 
@@ -146,12 +146,11 @@ impl Tracks {
             .tracks
             .iter()
             .filter_map(|track| track.nack_tracker.as_ref());
-        let sum = all.map(|tracker| tracker.counts());
-        let now = sum.fold((0, 0), |sum, own| {
-            (sum.0 + own.requested, sum.1 + own.recovered)
+        let counts = all.map(|tracker| tracker.counts());
+        let now = counts.fold([0; 2], |[requested, recovered], own| {
+            [requested + own.requested, recovered + own.recovered]
         });
-        let before = std::mem::replace(&mut self.counted_requests, now);
-        recorder.add(m::ASKED_PACKETS, now.0 - before.0);
-        recorder.add(m::RECOVERED_PACKETS, now.1 - before.1);
+        let counters = [m::ASKED_PACKETS, m::RECOVERED_PACKETS];
+        m::add_new(recorder, counters, &mut self.counted_requests, now);
     }
 }

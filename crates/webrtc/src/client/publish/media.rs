@@ -1,23 +1,21 @@
 //! Media of a stream: a looped clip, an encoder, or a voice.
 
-use measure::Time;
+use measure::{CounterId, Time};
 use std::time::Duration;
 
+use crate::metrics as m;
 use kit::media::rtp::{EncoderFlow, RtpFlow, TalkFlow};
 use session::Flow;
 
-/// Counts of a stream that is sent.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct MediaCounts {
-    pub(super) packets: u64,
-    /// Bytes of payload.
-    pub(super) bytes: u64,
-    pub(super) frames: u64,
-    pub(super) not_taken: u64,
-    pub(super) early_key_frames: u64,
-    /// Packets with voice.
-    pub(super) voice_packets: u64,
-}
+/// Counters of a stream that is sent, in the order of [`StreamMedia::counts`].
+pub(super) const MEDIA_COUNTERS: [CounterId; 6] = [
+    m::SENT_PACKETS,
+    m::SENT_BYTES,
+    m::NOT_TAKEN,
+    m::SENT_FRAMES,
+    m::EARLY_KEY_FRAMES,
+    m::SENT_VOICE_PACKETS,
+];
 
 /// Media of a stream.
 #[derive(Debug)]
@@ -77,30 +75,20 @@ impl StreamMedia {
         }
     }
 
-    pub(super) fn counts(&self) -> MediaCounts {
-        let counts = |(packets, bytes), not_taken| MediaCounts {
-            packets,
-            bytes,
-            not_taken,
-            ..MediaCounts::default()
-        };
-        match self {
-            StreamMedia::Clip(flow) => MediaCounts {
-                frames: flow.current_frame(),
-                ..counts(flow.sent(), flow.rejected())
-            },
-            StreamMedia::Live(flow) => MediaCounts {
-                frames: flow.pictures_sent(),
-                early_key_frames: flow.early_key_frames(),
-                ..counts(flow.sent(), flow.rejected())
-            },
+    pub(super) fn counts(&self) -> [u64; 6] {
+        let ((packets, bytes), not_taken, [frames, early, voice]) = match self {
+            StreamMedia::Clip(flow) => (flow.sent(), flow.rejected(), [flow.current_frame(), 0, 0]),
+            StreamMedia::Live(flow) => {
+                let frames = [flow.pictures_sent(), flow.early_key_frames(), 0];
+                (flow.sent(), flow.rejected(), frames)
+            }
             // Each frame is a packet.
-            StreamMedia::Talk(flow) => MediaCounts {
-                frames: flow.sent().0,
-                voice_packets: flow.voiced(),
-                ..counts(flow.sent(), flow.rejected())
-            },
-        }
+            StreamMedia::Talk(flow) => {
+                let frames = [flow.sent().0, 0, flow.voiced()];
+                (flow.sent(), flow.rejected(), frames)
+            }
+        };
+        [packets, bytes, not_taken, frames, early, voice]
     }
 
     /// Audio level of the last packet that was handed out. `None` if the media is no voice.

@@ -1,7 +1,6 @@
 //! A PeerConnection whose media goes through a TURN relay.
 
 use crate::client::link::{LinkResult, PeerLink};
-use crate::client::record_delay;
 use crate::failure::Failure;
 use crate::metrics as m;
 use crate::peer::{MEDIA_MARK, PeerState};
@@ -118,7 +117,8 @@ impl PeerLink {
             match event {
                 TurnEvent::Allocated { relayed } => {
                     let requested_at = std::mem::replace(&mut self.requested_at, cx.now);
-                    record_delay(cx, m::TURN_DELAY, cx.now.since(requested_at));
+                    cx.recorder
+                        .record_duration(m::TURN_DELAY, cx.now.since(requested_at));
                     self.start(cx, relayed)?;
                 }
                 TurnEvent::Bound { peer, channel } if relay.remote == Some(peer) => {

@@ -107,11 +107,7 @@ impl Endpoint {
                 add(&counters.checks_unauthentic, 1);
                 Route::Discard
             }
-            Claim::Accepted {
-                known,
-                pwd,
-                waiting,
-            } => {
+            Claim::Accepted(slot, pwd, waiting) => {
                 let peer = PeerId(self.next_id << 8 | u64::from(self.worker & 0xff));
                 self.next_id += 1;
                 self.by_ufrag.insert(ufrag.to_owned(), peer);
@@ -122,7 +118,7 @@ impl Endpoint {
                 };
                 self.peers.insert(peer, started);
                 self.learn_address(peer, from);
-                let session = PeerSession::new(now, self.shared.clone(), waiting, known.slot);
+                let session = PeerSession::new(now, self.shared.clone(), waiting, slot);
                 Route::Accept(peer, Box::new(session))
             }
         }

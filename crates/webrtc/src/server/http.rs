@@ -342,7 +342,8 @@ impl HttpSession {
     /// Handles candidates that the client sends later (RFC 9725, 4.3). They are ignored, because
     /// the server only answers checks.
     fn handle_patch(&self, request: &Request, id: &str) -> Response {
-        let Some(peer) = self.shared.registry().find(id).cloned() else {
+        let registry = self.shared.registry();
+        let Some(peer) = registry.find(id) else {
             return Response::refusal(404, "no such session");
         };
         if !has_content_type(request, "application/trickle-ice-sdpfrag") {

@@ -296,7 +296,7 @@ impl JanusConnection {
                 }
             }
             HandleUse::Subscriber(subscriber) => {
-                self.shared.end_peer(cx, subscriber.id());
+                self.shared.end_peer(cx, &subscriber.id);
             }
         }
     }
@@ -327,7 +327,7 @@ impl JanusConnection {
         let peer_id = match handle_use {
             HandleUse::Unused => None,
             HandleUse::Participant(participant) => participant.peer_id.as_deref(),
-            HandleUse::Subscriber(subscriber) => Some(subscriber.id()),
+            HandleUse::Subscriber(subscriber) => Some(&subscriber.id[..]),
         };
         if peer_id.is_none_or(|peer_id| self.shared.registry().find(peer_id).is_some()) {
             return;

@@ -10,7 +10,7 @@ use measure::Time;
 use super::Shared;
 use super::answers::{self, LocalParams};
 use super::publication::{PeerMessage, Publication, peer_topic};
-use super::registry::{Entry, PeerRef, Registry, Removed};
+use super::registry::{Entry, Registry, Removed};
 use super::session::{PendingPeer, Role};
 use super::stream_sender::PlannedStream;
 use crate::peer::{Peer, PeerConfig};
@@ -61,7 +61,8 @@ impl Shared {
         }
     }
 
-    fn create_peer(
+    /// Creates a PeerConnection. `is_offerer` is true if the server offers it.
+    pub(super) fn create_peer(
         &self,
         now: Time,
         local: SocketAddr,
@@ -88,15 +89,6 @@ impl Shared {
             remote_ufrag: String::new(),
             until: now + CONNECT_TIMEOUT,
         })
-    }
-
-    /// Creates a PeerConnection that the server offers.
-    pub(super) fn create_offerer(
-        &self,
-        now: Time,
-        local: SocketAddr,
-    ) -> Result<NegotiatingPeer, NegotiationError> {
-        self.create_peer(now, local, true)
     }
 
     /// Creates a PeerConnection for a client's offer.
@@ -202,11 +194,6 @@ impl Shared {
         let number = negotiating.number;
         let id = format!("{:016x}", self.seeded_random(number, &[4]));
         let TransportParameters { ufrag, pwd, .. } = negotiating.peer.local_transport();
-        let peer = PeerRef {
-            slot: registry.next_slot(),
-            number,
-            remote_ufrag: negotiating.remote_ufrag,
-        };
         let pending = PendingPeer {
             number,
             name: name.to_owned(),
@@ -214,7 +201,9 @@ impl Shared {
             role,
         };
         let entry = Entry {
-            peer,
+            slot: registry.next_slot(),
+            number,
+            remote_ufrag: negotiating.remote_ufrag,
             id: id.clone(),
             ufrag,
             pwd,
@@ -231,8 +220,8 @@ impl Shared {
         match removed {
             None => return false,
             Some(Removed::Pending(pending)) => self.release([pending]),
-            Some(Removed::Started(peer)) => {
-                PeerMessage::Close.publish(cx, peer_topic(peer.slot), peer.number)
+            Some(Removed::Started(slot, number)) => {
+                PeerMessage::Close.publish(cx, peer_topic(slot), number)
             }
         }
         true

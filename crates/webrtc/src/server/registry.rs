@@ -6,19 +6,13 @@ use std::collections::{HashMap, VecDeque};
 use measure::Time;
 use slab::Slab;
 
-/// A PeerConnection as HTTP finds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PeerRef {
+/// A PeerConnection of the server.
+#[derive(Debug)]
+pub(super) struct Entry<W> {
     pub(super) slot: usize,
     pub(super) number: u64,
     /// The client's user fragment.
     pub(super) remote_ufrag: String,
-}
-
-/// A PeerConnection of the server.
-#[derive(Debug)]
-pub(super) struct Entry<W> {
-    pub(super) peer: PeerRef,
     pub(super) id: String,
     pub(super) ufrag: String,
     pub(super) pwd: String,
@@ -33,12 +27,8 @@ pub(super) enum Claim<W> {
     Unknown,
     /// The sender does not know the password.
     Unauthentic,
-    /// The PeerConnection starts, with this password.
-    Accepted {
-        known: PeerRef,
-        pwd: String,
-        waiting: W,
-    },
+    /// The PeerConnection in this slot starts, with this password.
+    Accepted(usize, String, W),
 }
 
 /// Result of [`Registry::remove`].
@@ -46,8 +36,8 @@ pub(super) enum Claim<W> {
 pub(super) enum Removed<W> {
     /// The PeerConnection had not started.
     Pending(W),
-    /// The PeerConnection has started and must be notified.
-    Started(PeerRef),
+    /// The PeerConnection with this slot and number has started, and must be notified.
+    Started(usize, u64),
 }
 
 /// All PeerConnections. `W` is the data that a PeerConnection starts with.
@@ -86,7 +76,7 @@ impl<W> Registry<W> {
     /// Adds a PeerConnection that waits for its first datagram, in the next slot. It is removed at
     /// `expires_at` unless it has started.
     pub(super) fn add(&mut self, expires_at: Time, new: Entry<W>) {
-        let (slot, number) = (new.peer.slot, new.peer.number);
+        let (slot, number) = (new.slot, new.number);
         self.by_id.insert(new.id.clone(), slot);
         self.by_ufrag.insert(new.ufrag.clone(), slot);
         self.expiry_queue.push_back((expires_at, slot, number));
@@ -99,8 +89,7 @@ impl<W> Registry<W> {
         let mut expired = Vec::new();
         while let Some(&(until, slot, number)) = self.expiry_queue.front() {
             let entry = self.entries.get(slot);
-            let is_pending =
-                entry.is_some_and(|own| own.peer.number == number && own.pending.is_some());
+            let is_pending = entry.is_some_and(|own| own.number == number && own.pending.is_some());
             if is_pending && until > now {
                 break;
             }
@@ -113,8 +102,8 @@ impl<W> Registry<W> {
     }
 
     /// Finds a PeerConnection by its HTTP ID.
-    pub(super) fn find(&self, id: &str) -> Option<&PeerRef> {
-        Some(&self.entries[*self.by_id.get(id)?].peer)
+    pub(super) fn find(&self, id: &str) -> Option<&Entry<W>> {
+        Some(&self.entries[*self.by_id.get(id)?])
     }
 
     /// Returns the data of a pending PeerConnection by its HTTP ID. `None` once it has started.
@@ -126,8 +115,9 @@ impl<W> Registry<W> {
     /// Ends a PeerConnection by its HTTP ID, which is then unknown.
     pub(super) fn remove(&mut self, id: &str) -> Option<Removed<W>> {
         let slot = self.by_id.remove(id)?;
-        if self.entries[slot].pending.is_none() {
-            return Some(Removed::Started(self.entries[slot].peer.clone()));
+        let entry = &self.entries[slot];
+        if entry.pending.is_none() {
+            return Some(Removed::Started(slot, entry.number));
         }
         let entry = self.take(slot)?;
         entry.pending.map(Removed::Pending)
@@ -144,27 +134,22 @@ impl<W> Registry<W> {
             return Claim::Unknown;
         };
         let entry = &mut self.entries[slot];
-        if entry.pending.is_none() {
-            return Claim::Unknown;
-        }
-        if !is_authentic(&entry.pwd) {
-            return Claim::Unauthentic;
-        }
-        let (known, pwd) = (entry.peer.clone(), entry.pwd.clone());
         match entry.pending.take() {
-            Some(waiting) => Claim::Accepted {
-                known,
-                pwd,
-                waiting,
-            },
             None => Claim::Unknown,
+            Some(waiting) if is_authentic(&entry.pwd) => {
+                Claim::Accepted(slot, entry.pwd.clone(), waiting)
+            }
+            waiting => {
+                entry.pending = waiting;
+                Claim::Unauthentic
+            }
         }
     }
 
     /// Removes a PeerConnection that had started.
     pub(super) fn remove_started(&mut self, slot: usize, number: u64) {
         let entry = self.entries.get(slot);
-        if entry.is_some_and(|own| own.peer.number == number) {
+        if entry.is_some_and(|own| own.number == number) {
             self.take(slot);
         }
     }
@@ -186,13 +171,10 @@ mod tests {
     }
 
     fn add(registry: &mut Registry<u64>, number: u64, until: u64) {
-        let peer = PeerRef {
+        let entry = Entry {
             slot: registry.next_slot(),
             number,
             remote_ufrag: "theirs".to_owned(),
-        };
-        let entry = Entry {
-            peer,
             id: format!("id{number}"),
             ufrag: format!("ufrag{number}"),
             pwd: format!("pwd{number}"),
@@ -210,10 +192,9 @@ mod tests {
         let claim = registry.claim("ufrag7", |pwd| pwd == "guessed");
         assert!(matches!(claim, Claim::Unauthentic));
         let claim = registry.claim("ufrag7", |pwd| pwd == "pwd7");
-        let Claim::Accepted { known, waiting, .. } = claim else {
+        let Claim::Accepted(slot, _, 7) = claim else {
             panic!("{claim:?}");
         };
-        assert_eq!((known.number, waiting), (7, 7));
         assert!(matches!(registry.claim("ufrag7", |_| true), Claim::Unknown));
         // A started PeerConnection does not expire.
         assert!(registry.purge(at(99)).is_empty());
@@ -221,11 +202,11 @@ mod tests {
         add(&mut registry, 8, 200);
         assert!(!registry.has_room());
         let removed = registry.remove("id7");
-        assert!(matches!(removed, Some(Removed::Started(peer)) if peer.number == 7));
+        assert!(matches!(removed, Some(Removed::Started(_, 7))));
         assert!(registry.remove("id7").is_none() && registry.find("id7").is_none());
-        registry.remove_started(known.slot, 6);
+        registry.remove_started(slot, 6);
         assert!(!registry.has_room());
-        registry.remove_started(known.slot, 7);
+        registry.remove_started(slot, 7);
         assert!(registry.has_room());
         let removed = registry.remove("id8");
         assert!(matches!(removed, Some(Removed::Pending(8))));

@@ -69,10 +69,10 @@ struct Section {
 #[derive(Debug)]
 pub(super) struct Subscriber {
     shared: Arc<Shared>,
-    room: JanusId,
+    pub(super) room: JanusId,
     number: u64,
     /// ID and slot of the PeerConnection. `answered` is true if its first offer was answered.
-    id: String,
+    pub(super) id: String,
     slot: usize,
     answered: bool,
     transport: TransportParameters,
@@ -83,7 +83,7 @@ pub(super) struct Subscriber {
     ssrcs_drawn: usize,
     /// `offer_pending` is true while an offer is unanswered, `needs_offer` if there is something
     /// new to offer.
-    offer_pending: bool,
+    pub(super) offer_pending: bool,
     needs_offer: bool,
 }
 
@@ -119,20 +119,6 @@ impl Subscriber {
             offer_pending: false,
             needs_offer: false,
         }
-    }
-
-    pub(super) fn room(&self) -> &JanusId {
-        &self.room
-    }
-
-    /// ID of the PeerConnection.
-    pub(super) fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// Returns true while an offer is unanswered.
-    pub(super) fn is_offer_pending(&self) -> bool {
-        self.offer_pending
     }
 
     /// Returns the requested tracks that are not yet subscribed to, with their codecs. Fails if a

@@ -245,13 +245,13 @@ impl JanusConnection {
         let found = shared.rooms().publications(&room);
         let (feeds, topic) =
             found.ok_or_else(|| janus_error(code::NO_SUCH_ROOM, "no such room"))?;
-        let negotiating = shared.create_offerer(cx.now, self.local);
+        let negotiating = shared.create_peer(cx.now, self.local, true);
         let negotiating = negotiating.map_err(|refused| (code::PUBLISHERS_FULL, refused.text))?;
         let mut subscriber = Subscriber::new(shared, room, topic.clone(), negotiating);
         match subscriber.select_tracks(&feeds, &body["streams"]) {
             Ok(wanted) => subscriber.subscribe(wanted),
             Err(error) => {
-                self.shared.end_peer(cx, subscriber.id());
+                self.shared.end_peer(cx, &subscriber.id);
                 return Err(error);
             }
         }
@@ -302,7 +302,7 @@ impl JanusConnection {
     ) -> Result<Reply, JanusError> {
         let shared = self.shared.clone();
         let subscriber = self.subscriber(id)?;
-        let found = shared.rooms().publications(subscriber.room());
+        let found = shared.rooms().publications(&subscriber.room);
         let (feeds, _) =
             found.ok_or_else(|| janus_error(code::NO_SUCH_ROOM, "the room was removed"))?;
         let (added, removed) = match request {
@@ -318,7 +318,7 @@ impl JanusConnection {
                 let data = json!({"videoroom": "updated", "streams": streams});
                 Ok(Reply::Event(data, Some(("offer", offer))))
             }
-            None if subscriber.is_offer_pending() => {
+            None if subscriber.offer_pending => {
                 Ok(Reply::Event(json!({"videoroom": "updating"}), None))
             }
             None => Ok(Reply::Event(json!({"videoroom": "updated"}), None)),
@@ -363,7 +363,7 @@ impl JanusConnection {
                 }
             }
             Some(HandleUse::Subscriber(subscriber)) => {
-                let found = shared.rooms().publications(subscriber.room());
+                let found = shared.rooms().publications(&subscriber.room);
                 let Some((feeds, _)) = found.filter(|(_, own)| own == topic) else {
                     return;
                 };

@@ -129,7 +129,7 @@ fn remaining_participant_receives_later_ones() {
 fn end_of_a_subscriber_is_announced_in_the_room() {
     let server = Server::new(server(&[])).expect("it can be made");
     let now = Time::from_nanos(1_000_000_000);
-    let negotiating = server.0.create_offerer(now, ([10, 0, 0, 2], 554).into());
+    let negotiating = server.0.create_peer(now, ([10, 0, 0, 2], 554).into(), true);
     let negotiating = negotiating.expect("there is room");
     let pending = PendingPeer {
         number: negotiating.number,

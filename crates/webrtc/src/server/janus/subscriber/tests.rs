@@ -83,7 +83,7 @@ fn plays(subscriber: &Subscriber) -> Vec<u64> {
 fn publisher_joining_during_an_offer_is_in_the_next_one() {
     let server = Server::new(ServerConfig::default()).expect("it can be made");
     let shared = server.0.clone();
-    let negotiating = shared.create_offerer(NOW, ([127, 0, 0, 1], 8889).into());
+    let negotiating = shared.create_peer(NOW, ([127, 0, 0, 1], 8889).into(), true);
     let negotiating = negotiating.expect("there is room");
     let mut subscriber = Subscriber::new(shared, JanusId::Number(7), String::new(), negotiating);
     let wants = |participant: u64| json!([{"feed": participant}]);
@@ -108,7 +108,7 @@ fn publisher_joining_during_an_offer_is_in_the_next_one() {
     let (offer, _) = subscriber.next_offer().expect("something has changed");
     assert!(offer.contains("a=inactive"), "{offer}");
     assert_eq!(subscribe(&mut subscriber, &feed(2, 11), &wants(2)), Ok(()));
-    assert!(subscriber.next_offer().is_none() && subscriber.is_offer_pending());
+    assert!(subscriber.next_offer().is_none() && subscriber.offer_pending);
     assert_eq!(answered(&mut subscriber, Some(&answer(&offer))), Ok(()));
     assert_eq!(plays(&subscriber), [10]);
     let (offer, streams) = subscriber.next_offer().expect("it was not offered yet");
@@ -123,7 +123,7 @@ fn publisher_joining_during_an_offer_is_in_the_next_one() {
 fn ended_subscriber_leaves_no_pending_state() {
     let server = Server::new(ServerConfig::default()).expect("it can be made");
     let shared = server.0.clone();
-    let negotiating = shared.create_offerer(NOW, ([127, 0, 0, 1], 8889).into());
+    let negotiating = shared.create_peer(NOW, ([127, 0, 0, 1], 8889).into(), true);
     let negotiating = negotiating.expect("there is room");
     let mut subscriber = Subscriber::new(
         shared.clone(),
@@ -136,7 +136,7 @@ fn ended_subscriber_leaves_no_pending_state() {
         Ok(())
     );
     let (offer, _) = subscriber.create_offer();
-    let gone = shared.registry().remove(subscriber.id());
+    let gone = shared.registry().remove(&subscriber.id);
     assert!(gone.is_some());
     assert_eq!(
         answered(&mut subscriber, Some(&answer(&offer))),
@@ -146,7 +146,7 @@ fn ended_subscriber_leaves_no_pending_state() {
     assert!(shared.rooms().take_changes(number).is_empty());
     assert!(shared.rooms().take_answer(number).is_none());
     // A PeerConnection that never started leaves nothing behind either.
-    let negotiating = shared.create_offerer(NOW, ([127, 0, 0, 1], 8889).into());
+    let negotiating = shared.create_peer(NOW, ([127, 0, 0, 1], 8889).into(), true);
     let negotiating = negotiating.expect("there is room");
     let subscriber = Subscriber::new(
         shared.clone(),

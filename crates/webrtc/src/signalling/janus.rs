@@ -100,8 +100,6 @@ struct Handle {
     /// `None` until the handle is attached.
     id: Option<u64>,
     role: Role,
-    /// True while a description of Janus is being answered.
-    answering: bool,
     /// True once a description was answered.
     has_answered: bool,
     /// True once the handle was detached.
@@ -295,27 +293,21 @@ impl Signalling for Janus {
             return;
         };
         let is_offer = own.role == Role::Participant;
-        own.answering = false;
         own.has_answered = true;
         let jsep = Some(Jsep {
             is_offer,
             sdp: sdp.to_owned(),
         });
-        match own.role {
-            Role::Participant => self.publish(scope, handle, jsep),
-            _ => self.send_plugin_request(scope, handle, "start", json!({}), jsep),
-        }
+        let name = if is_offer { "publish" } else { "start" };
+        self.send_plugin_request(scope, handle, name, json!({}), jsep);
     }
 
     fn deadline(&self) -> Option<Time> {
         let timeout = self.config.request_timeout.0;
-        let answer = match self.phase {
-            Phase::Upgrading => Some(self.step_started_at + timeout),
-            Phase::Creating | Phase::Session(_) | Phase::Leaving => {
-                self.oldest_request().map(|(_, at)| at + timeout)
-            }
-            Phase::Idle | Phase::Connecting | Phase::Ended => return None,
-        };
+        if let Phase::Idle | Phase::Connecting | Phase::Ended = self.phase {
+            return None;
+        }
+        let answer = self.oldest_awaited().map(|(_, at)| at + timeout);
         let alive = matches!(self.phase, Phase::Session(_)).then_some(self.keepalive_at);
         let poll = self
             .long_poll
@@ -326,14 +318,7 @@ impl Signalling for Janus {
 
     fn handle_due(&mut self, scope: &mut SignallingContext<'_>) {
         let timeout = self.config.request_timeout.0;
-        let since = match self.phase {
-            Phase::Upgrading => Some(("WebSocket handshake", self.step_started_at)),
-            Phase::Idle | Phase::Connecting | Phase::Ended => None,
-            _ => self
-                .oldest_request()
-                .map(|(request, at)| (request.name(), at)),
-        };
-        if let Some((what, at)) = since
+        if let Some((what, at)) = self.oldest_awaited()
             && scope.now >= at + timeout
         {
             if self.phase == Phase::Leaving {
@@ -382,10 +367,9 @@ impl Signalling for Janus {
         let (what, since) = match self.phase {
             Phase::Connecting => ("a connection".to_owned(), self.step_started_at),
             Phase::Upgrading => ("the WebSocket handshake".to_owned(), self.step_started_at),
-            Phase::Idle | Phase::Ended => return None,
             _ => {
-                let (request, at) = self.oldest_request()?;
-                (format!("the answer to `{}`", request.name()), at)
+                let (request, at) = self.oldest_awaited()?;
+                (format!("the answer to `{request}`"), at)
             }
         };
         Some((since, format!("for {what} ({})", self.shown_url)))

@@ -16,16 +16,6 @@ impl Janus {
     pub(super) fn refused(
         &mut self,
         scope: &mut SignallingContext<'_>,
-        what: &str,
-        code: u64,
-        reason: &str,
-    ) {
-        self.refused_as(scope, janus_failure(code), what, code, reason);
-    }
-
-    pub(super) fn refused_as(
-        &mut self,
-        scope: &mut SignallingContext<'_>,
         failure: Failure,
         what: &str,
         code: u64,
@@ -73,9 +63,11 @@ impl Janus {
                 Some((RequestKind::Destroy, _)) => self.finish(scope),
                 // The handle has already been detached.
                 Some((RequestKind::Detach | RequestKind::Trickle, _)) => {}
-                Some((request, _)) => self.refused(scope, request.name(), code, &reason),
+                Some((request, _)) => {
+                    self.refused(scope, janus_failure(code), request.name(), code, &reason)
+                }
                 None if self.phase == Phase::Leaving => {}
-                None => self.refused(scope, "?", code, &reason),
+                None => self.refused(scope, janus_failure(code), "?", code, &reason),
             },
             MessageContent::Event { data, jsep } => {
                 if let Some(handle) = handle {
@@ -226,7 +218,6 @@ impl Janus {
         }
         match is_offer {
             true => {
-                self.handles[handle].answering = true;
                 scope.push(SignallingAction::AnswerOffer { peer, offer: sdp });
             }
             false => scope.push(SignallingAction::RemoteAnswer { peer, answer: sdp }),

@@ -164,7 +164,6 @@ impl Janus {
         self.handles.push(Handle {
             id: None,
             role,
-            answering: false,
             has_answered: false,
             is_detached: false,
         });
@@ -186,11 +185,16 @@ impl Janus {
         });
     }
 
-    /// Returns the request that has been unanswered for longest, and the time when it was sent.
-    /// Requests are sent in the order of their numbers.
-    pub(super) fn oldest_request(&self) -> Option<(&RequestKind, Time)> {
-        let mut all = self.pending.values();
-        let oldest = all.next().map(|pending| (&pending.kind, pending.sent_at));
-        oldest.and_then(|(kind, oldest)| Some((kind, oldest?)))
+    /// Returns what has been awaited from Janus for longest, and since when. Requests are sent in
+    /// the order of their numbers.
+    pub(super) fn oldest_awaited(&self) -> Option<(&'static str, Time)> {
+        match self.phase {
+            Phase::Idle | Phase::Connecting | Phase::Ended => None,
+            Phase::Upgrading => Some(("WebSocket handshake", self.step_started_at)),
+            Phase::Creating | Phase::Session(_) | Phase::Leaving => {
+                let oldest = self.pending.values().next()?;
+                Some((oldest.kind.name(), oldest.sent_at?))
+            }
+        }
     }
 }

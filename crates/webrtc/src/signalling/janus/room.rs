@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use measure::Time;
 use serde_json::{Value, json};
 
-use super::message::plugin_error;
+use super::message::{janus_failure, plugin_error};
 use super::shared_subscription::SharedSubscription;
-use super::{Janus, Jsep, PeerNumber, Role, SignallingAction, SignallingContext, Subscribe};
+use super::{Janus, PeerNumber, Role, SignallingAction, SignallingContext, Subscribe};
 use crate::failure::Failure;
 use crate::metrics as m;
 use crate::signalling::{Direction, FEEDS_MAX};
@@ -76,16 +76,6 @@ impl Janus {
         self.send_plugin_request(scope, handle, "join", body, None);
     }
 
-    /// Publishes with our offer.
-    pub(super) fn publish(
-        &mut self,
-        scope: &mut SignallingContext<'_>,
-        handle: usize,
-        jsep: Option<Jsep>,
-    ) {
-        self.send_plugin_request(scope, handle, "publish", json!({}), jsep);
-    }
-
     /// Handles a request that was answered at once.
     pub(super) fn plugin_done(
         &mut self,
@@ -97,7 +87,9 @@ impl Janus {
         match (name, plugin_error(data)) {
             ("create", None | Some((ROOM_EXISTS, _))) => self.join(scope, handle),
             ("destroy", _) | (_, None) => {}
-            (name, Some((code, reason))) => self.refused(scope, name, code, &reason),
+            (name, Some((code, reason))) => {
+                self.refused(scope, janus_failure(code), name, code, &reason)
+            }
         }
     }
 
@@ -111,8 +103,16 @@ impl Janus {
         offers: bool,
     ) {
         if let Some((code, reason)) = plugin_error(data) {
+            // The publisher has left meanwhile.
+            if code == NO_SUCH_FEED {
+                match self.handles[handle].role.clone() {
+                    Role::Publisher(_) => return self.detach(scope, handle),
+                    Role::AllPublishers if self.handle_refused_change(scope) => return,
+                    Role::AllPublishers | Role::Participant | Role::Mountpoint => {}
+                }
+            }
             let what = answers.map_or("?", |(name, _)| name);
-            return self.room_refused(scope, handle, what, code, &reason);
+            return self.refused(scope, janus_failure(code), what, code, &reason);
         }
         match self.handles[handle].role.clone() {
             Role::Participant => self.participant_event(scope, handle, answers, data),
@@ -122,26 +122,6 @@ impl Janus {
             }
             Role::Publisher(_) | Role::Mountpoint => {}
         }
-    }
-
-    /// Handles an error of the room.
-    fn room_refused(
-        &mut self,
-        scope: &mut SignallingContext<'_>,
-        handle: usize,
-        what: &str,
-        code: u64,
-        reason: &str,
-    ) {
-        // The publisher has left meanwhile.
-        if code == NO_SUCH_FEED {
-            match self.handles[handle].role.clone() {
-                Role::Publisher(_) => return self.detach(scope, handle),
-                Role::AllPublishers if self.handle_refused_change(scope) => return,
-                Role::AllPublishers | Role::Participant | Role::Mountpoint => {}
-            }
-        }
-        self.refused(scope, what, code, reason);
     }
 
     fn participant_event(

@@ -79,7 +79,7 @@ impl Janus {
             return self.fail(scope, Failure::NotFound, "");
         }
         if let Some((code, reason)) = plugin_error(data) {
-            return self.refused_as(scope, streaming_failure(code), name, code, &reason);
+            return self.refused(scope, streaming_failure(code), name, code, &reason);
         }
         if name != "create" || self.has_mountpoint {
             return;
@@ -127,7 +127,7 @@ impl Janus {
                 self.missing_mountpoint = Some(format!("error {code} for `watch`: {reason}"));
                 return self.send_plugin_request(scope, 0, "list", json!({}), None);
             }
-            return self.refused_as(scope, streaming_failure(code), what, code, &reason);
+            return self.refused(scope, streaming_failure(code), what, code, &reason);
         }
         if data["result"]["status"].as_str() == Some("stopped") {
             self.fail(scope, Failure::HungUp, "the mount point was stopped");

@@ -6,4 +6,4 @@
 
 mod handshake;
 
-pub use handshake::{Dtls, DtlsError, DtlsEvent, DtlsSettings};
+pub use handshake::{Dtls, DtlsEvent, DtlsSettings};

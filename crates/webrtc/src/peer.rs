@@ -15,4 +15,4 @@ mod tests;
 
 pub use config::PeerConfig;
 pub use connection::{MEDIA_MARK, Peer};
-pub use events::{Dropped, PeerCounts, PeerEvent, PeerFailure, PeerState, Received};
+pub use events::{PeerCounts, PeerEvent, PeerFailure, PeerState, Received};

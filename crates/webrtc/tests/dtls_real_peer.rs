@@ -92,7 +92,6 @@ fn shake_hands(folder: &Path, is_client: bool) -> (Vec<u8>, bool) {
     let start = Instant::now();
     let settings = DtlsSettings {
         is_client,
-        first_retransmission: Duration::from_millis(50),
         timeout: TIMEOUT,
         seed: 7,
     };

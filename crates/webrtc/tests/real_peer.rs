@@ -352,7 +352,7 @@ fn media_of_chromium_is_decrypted_and_lost_packets_recovered() {
                         reports += u32::from(matches!(packet, Packet::SenderReport { .. }));
                     }
                 }
-                Received::Handled | Received::Dropped(_) => {}
+                Received::Handled | Received::Dropped => {}
             }
         }
         let source = media

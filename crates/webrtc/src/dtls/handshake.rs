@@ -6,15 +6,20 @@ use std::time::Duration;
 
 use dimpl::{Config, Output, SrtpProfile as Profile};
 use measure::Time;
-use thiserror::Error;
 
 use crate::certificate::Certificate;
 use crate::clock::{from_instant, to_instant};
+use crate::peer::PeerFailure;
 use crate::srtp::{SrtpKeys, SrtpProfile};
 
 /// Maximum size of a datagram, in bytes. It fits a path MTU of 1,280 bytes with IPv6, UDP and a
 /// relay.
 const DATAGRAM_MAX: usize = 1200;
+
+/// Time until the first retransmission of a flight. It doubles each time. RFC 6347 (4.2.4.1)
+/// recommends 1 s and allows less for shorter round trips. With 1 s, the measured delays would
+/// reflect the loss of single datagrams.
+const FIRST_RETRANSMISSION: Duration = Duration::from_millis(50);
 
 /// Maximum number of retransmissions of a flight. With a first interval of 50 ms, the last one
 /// follows after about 26 s, and the flight fails after about 51 s.
@@ -33,8 +38,6 @@ const TIME_MAX: Duration = Duration::from_secs(3600);
 pub struct DtlsSettings {
     /// True if this side is the client, which starts the handshake.
     pub is_client: bool,
-    /// Time until the first retransmission of a flight. It doubles each time.
-    pub first_retransmission: Duration,
     /// Time limit of the handshake.
     pub timeout: Duration,
     /// Seed of the random numbers that can be seeded.
@@ -51,17 +54,6 @@ pub enum DtlsEvent {
     Completed(Option<SrtpKeys>),
     /// The other side closed the connection.
     Closed,
-}
-
-/// Reason of a failure.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum DtlsError {
-    /// The other side did not answer in time.
-    #[error("no answer in time")]
-    TimedOut,
-    /// The handshake or the connection failed; the text is the library's error.
-    #[error("{0}")]
-    Failed(String),
 }
 
 /// One side of a DTLS connection.
@@ -108,7 +100,7 @@ impl Dtls {
     ///
     /// # Errors
     /// The handshake or the connection failed.
-    pub fn handle(&mut self, now: Time, bytes: &[u8]) -> Result<(), DtlsError> {
+    pub fn handle(&mut self, now: Time, bytes: &[u8]) -> Result<(), PeerFailure> {
         // This may retransmit the previous flight, which does not answer the datagram.
         self.handle_timeout(now)?;
         self.pending_before = self.out.len();
@@ -121,7 +113,7 @@ impl Dtls {
     ///
     /// # Errors
     /// The other side did not answer in time.
-    pub fn handle_timeout(&mut self, now: Time) -> Result<(), DtlsError> {
+    pub fn handle_timeout(&mut self, now: Time) -> Result<(), PeerFailure> {
         let result = self.inner.handle_timeout(to_instant(now));
         self.drain();
         result.map_err(dtls_error)
@@ -213,7 +205,6 @@ fn configuration(settings: DtlsSettings) -> Arc<Config> {
     // The keys of a connection do not depend on the seed: many connections may use one seed.
     let settings = DtlsSettings {
         is_client: false,
-        first_retransmission: settings.first_retransmission.clamp(TIME_MIN, TIME_MAX),
         timeout: settings.timeout.clamp(TIME_MIN, TIME_MAX),
         seed: settings.seed % SEEDS,
     };
@@ -224,7 +215,7 @@ fn configuration(settings: DtlsSettings) -> Arc<Config> {
     }
     let config = Config::builder()
         .mtu(DATAGRAM_MAX)
-        .flight_start_rto(settings.first_retransmission)
+        .flight_start_rto(FIRST_RETRANSMISSION)
         .flight_retries(RETRANSMISSIONS_MAX)
         .handshake_timeout(settings.timeout)
         // ICE has verified the address. A cookie would verify it again, at the cost of a round
@@ -249,10 +240,11 @@ fn srtp_profile(profile: Profile) -> Option<SrtpProfile> {
     })
 }
 
-fn dtls_error(error: dimpl::Error) -> DtlsError {
+/// Returns the failure for an error of the library.
+fn dtls_error(error: dimpl::Error) -> PeerFailure {
     match error {
-        dimpl::Error::Timeout(_) => DtlsError::TimedOut,
-        other => DtlsError::Failed(other.to_string()),
+        dimpl::Error::Timeout(_) => PeerFailure::DtlsTimedOut,
+        other => PeerFailure::DtlsFailed(other.to_string()),
     }
 }
 
@@ -286,7 +278,6 @@ mod tests {
         let mut ends = [true, false].map(|client| {
             let settings = DtlsSettings {
                 is_client: client,
-                first_retransmission: Duration::from_millis(50),
                 timeout: Duration::from_secs(10),
                 seed: 1,
             };
@@ -314,7 +305,6 @@ mod tests {
         let [mut client, mut server] = [true, false].map(|client| {
             let settings = DtlsSettings {
                 is_client: client,
-                first_retransmission: Duration::from_millis(50),
                 timeout: Duration::from_secs(10),
                 seed: 1,
             };

@@ -62,11 +62,13 @@ pub enum StunDropped {
 #[derive(Debug)]
 pub struct Ice {
     agent: IceAgent,
-    credentials: Credentials,
+    /// Credentials of this side.
+    pub credentials: Credentials,
     settings: IceSettings,
-    locals: Vec<SocketAddr>,
-    /// True if the local addresses are relayed addresses of a TURN server.
-    relayed: bool,
+    /// Addresses of this side.
+    pub locals: Vec<SocketAddr>,
+    /// True if they are relayed addresses of a TURN server.
+    pub relayed: bool,
     /// Source addresses of authentic messages, [`REMOTE_CANDIDATES_MAX`] at most.
     seen_remotes: Vec<SocketAddr>,
     /// Reflexive addresses that responses reported, except those in `locals`.
@@ -102,43 +104,14 @@ impl Ice {
         }
     }
 
-    /// Credentials of this side.
-    pub fn credentials(&self) -> &Credentials {
-        &self.credentials
-    }
-
-    /// Returns true if the agent only answers checks (ICE lite).
-    pub fn is_lite(&self) -> bool {
-        self.settings.lite
-    }
-
-    /// Addresses of this side.
-    pub fn locals(&self) -> &[SocketAddr] {
-        &self.locals
-    }
-
-    /// Returns true if this side's addresses are relayed addresses of a TURN server.
-    pub fn is_relayed(&self) -> bool {
-        self.relayed
-    }
-
-    /// Adds a local address. Returns `false` if it is a multicast or wildcard address.
-    pub fn add_local(&mut self, address: SocketAddr) -> bool {
-        self.add_candidate(address, is::Candidate::host(address, Protocol::Udp))
-    }
-
-    /// Adds a relayed address of a TURN server. This side then sends everything from it.
-    pub fn add_relayed(&mut self, address: SocketAddr) -> bool {
-        self.relayed = true;
-        let candidate = is::Candidate::relayed(address, address, Protocol::Udp);
-        self.add_candidate(address, candidate)
-    }
-
-    fn add_candidate(
-        &mut self,
-        address: SocketAddr,
-        candidate: Result<is::Candidate, is::IceError>,
-    ) -> bool {
+    /// Adds a local address. Returns `false` if it is a multicast or wildcard address. If it is a
+    /// `relayed` one of a TURN server, this side sends everything from it.
+    pub fn add_local(&mut self, address: SocketAddr, relayed: bool) -> bool {
+        self.relayed |= relayed;
+        let candidate = match relayed {
+            true => is::Candidate::relayed(address, address, Protocol::Udp),
+            false => is::Candidate::host(address, Protocol::Udp),
+        };
         let Ok(candidate) = candidate else {
             return false;
         };

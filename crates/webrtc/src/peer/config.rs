@@ -16,10 +16,6 @@ pub struct PeerConfig {
     pub seed: u64,
     /// ICE lite: the peer only answers checks, as servers with a public address do. Default: false.
     pub ice_lite: bool,
-    /// Delay before a DTLS flight is retransmitted for the first time; it doubles each time.
-    /// Default: 50 ms. RFC 6347 (4.2.4.1) recommends 1 s and allows less for shorter round trips.
-    /// With 1 s, the measured delays would reflect the loss of single datagrams.
-    pub dtls_first_retransmission: Duration,
     /// Timeout for ICE and DTLS together, counted from the remote description. Default: 15 s.
     pub connect_timeout: Duration,
     /// `a=setup` of an answer to an offer that leaves it open. Default: [`Setup::Active`], which
@@ -38,7 +34,6 @@ impl PeerConfig {
             certificate,
             seed,
             ice_lite: false,
-            dtls_first_retransmission: Duration::from_millis(50),
             connect_timeout: Duration::from_secs(15),
             answer_setup: Setup::Active,
             keep_dtls: false,

@@ -9,13 +9,13 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
 use super::config::PeerConfig;
-use super::events::{Dropped, PeerCounts, PeerEvent, PeerFailure, PeerState, Received};
+use super::events::{PeerCounts, PeerEvent, PeerFailure, PeerState, Received};
 use super::last_flight::LastFlight;
-use crate::dtls::{Dtls, DtlsError, DtlsEvent, DtlsSettings};
+use crate::dtls::{Dtls, DtlsEvent, DtlsSettings};
 use crate::fingerprint::Fingerprint;
 use crate::ice::{Credentials, Ice, IceEvent, IceSettings, StunDropped};
 use crate::sdp::{Candidate, Setup, TransportParameters};
-use crate::srtp::{RtcpOpener, RtcpSealer, RtpOpener, RtpSealer, SrtpError, SrtpKeys, SrtpProfile};
+use crate::srtp::{RtcpOpener, RtcpSealer, RtpOpener, RtpSealer, SrtpKeys, SrtpProfile};
 use session::MediaFilter;
 
 /// Marks media among a peer's datagrams: RTP by its first byte, and not RTCP by its second (RFC
@@ -133,7 +133,7 @@ impl Peer {
     /// Adds the address of the socket that receives the peer's datagrams. Returns `false` if it
     /// cannot be a candidate, such as a wildcard or multicast address.
     pub fn add_local_candidate(&mut self, now: Time, address: SocketAddr) -> bool {
-        let added = self.ice.add_local(address);
+        let added = self.ice.add_local(address, false);
         self.drain_and_reschedule(now);
         added
     }
@@ -141,7 +141,7 @@ impl Peer {
     /// Adds a relayed address at a TURN server, from which the peer's datagrams must be sent.
     /// Returns `false` if it cannot be a candidate.
     pub fn add_relayed_candidate(&mut self, now: Time, address: SocketAddr) -> bool {
-        let added = self.ice.add_relayed(address);
+        let added = self.ice.add_local(address, true);
         self.drain_and_reschedule(now);
         added
     }
@@ -149,27 +149,22 @@ impl Peer {
     /// Returns the transport parameters of the local description. Those of an answer are complete
     /// after [`Peer::set_remote`] with the offer's.
     pub fn local_transport(&self) -> TransportParameters {
-        let Credentials { ufrag, pwd } = self.ice.credentials().clone();
-        let relayed = self.ice.is_relayed();
-        let candidate = |(number, address): (usize, &SocketAddr)| match relayed {
+        let Credentials { ufrag, pwd } = self.ice.credentials.clone();
+        let candidate = |(number, address): (usize, &SocketAddr)| match self.ice.relayed {
             false => Candidate::host(*address, number as u16),
             true => Candidate::relayed(*address, number as u16),
         };
         TransportParameters {
             ufrag,
             pwd,
-            lite: self.ice.is_lite(),
+            lite: self.config.ice_lite,
             fingerprints: vec![self.config.certificate.fingerprint().clone()],
             setup: match (self.is_offerer, self.is_dtls_client) {
                 (false, Some(false)) => Setup::Passive,
                 (false, _) => Setup::Active,
                 (true, _) => Setup::ActPass,
             },
-            candidates: self
-                .ice
-                .locals()
-                .iter()
-                .enumerate()
+            candidates: (self.ice.locals.iter().enumerate())
                 .map(candidate)
                 .collect(),
             end_of_candidates: true,
@@ -312,57 +307,45 @@ impl Peer {
     /// Processes a datagram received on the peer's socket.
     pub fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Received<'_> {
         if matches!(self.state, PeerState::Failed | PeerState::Closed) {
-            return Received::Dropped(Dropped::NoKeys);
+            return Received::Dropped;
         }
         match bytes {
             [0..=3, ..] => self.stun(now, from, bytes),
             [20..=63, ..] => self.dtls(now, from, bytes),
-            _ if MEDIA_MARK.matches(bytes) => {
-                self.counts.rtp += 1;
-                Received::Rtp
-            }
+            _ if MEDIA_MARK.matches(bytes) => Received::Rtp,
             [128..=191, ..] => self.rtcp(bytes),
             _ => {
                 self.counts.foreign += 1;
-                Received::Dropped(Dropped::Foreign)
+                Received::Dropped
             }
         }
     }
 
     fn stun(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Received<'_> {
         if bytes.len() >= STUN_HEADER_LENGTH && bytes.starts_with(&BINDING_INDICATION) {
-            self.counts.stun_indications += 1;
+            // It keeps a path open, requires no answer and proves nothing (RFC 8445, 11).
             return Received::Handled;
         }
-        let mut locals = self.ice.locals().iter();
+        let mut locals = self.ice.locals.iter();
         let Some(&local) = locals.find(|local| local.is_ipv4() == from.is_ipv4()) else {
             self.counts.foreign += 1;
-            return Received::Dropped(Dropped::Foreign);
+            return Received::Dropped;
         };
         let result = self.ice.handle(now, from, local, bytes);
         self.drain_and_reschedule(now);
-        let (counter, dropped) = match result {
-            Ok(()) => {
-                self.counts.stun += 1;
-                return Received::Handled;
-            }
-            Err(StunDropped::Malformed) => (&mut self.counts.stun_malformed, Dropped::Malformed),
-            Err(StunDropped::Unauthentic) => {
-                (&mut self.counts.stun_unauthentic, Dropped::Unauthentic)
-            }
-            Err(StunDropped::TooManyAddresses) => (
-                &mut self.counts.stun_of_too_many_addresses,
-                Dropped::TooMany,
-            ),
+        let counter = match result {
+            Ok(()) => return Received::Handled,
+            Err(StunDropped::Malformed) => &mut self.counts.stun_malformed,
+            Err(StunDropped::Unauthentic) => &mut self.counts.stun_unauthentic,
+            Err(StunDropped::TooManyAddresses) => &mut self.counts.stun_of_too_many_addresses,
         };
         *counter += 1;
-        Received::Dropped(dropped)
+        Received::Dropped
     }
 
     fn dtls(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Received<'_> {
         let known = self.nominated_remote == Some(from) || self.ice.has_seen(from);
         if known && self.ignores_data && self.dtls.is_none() && bytes[0] == APPLICATION_DATA {
-            self.counts.dtls += 1;
             return Received::Handled;
         }
         // The remote side may start DTLS before this side knows that ICE is connected.
@@ -372,7 +355,6 @@ impl Peer {
         }
         let Some(dtls) = self.dtls.as_mut().filter(|_| known) else {
             if known && self.last_flight.is_some() && LastFlight::is_client_flight(bytes) {
-                self.counts.dtls += 1;
                 self.send_last_flight(from, bytes);
                 return Received::Handled;
             }
@@ -387,9 +369,8 @@ impl Peer {
             {
                 self.closed_by_remote();
             }
-            return Received::Dropped(Dropped::Foreign);
+            return Received::Dropped;
         };
-        self.counts.dtls += 1;
         self.dtls_source = Some(from);
         let result = dtls.handle(now, bytes);
         self.handle_dtls_result(result);
@@ -400,7 +381,7 @@ impl Peer {
     fn rtcp(&mut self, bytes: &[u8]) -> Received<'_> {
         let Some(keys) = self.keys else {
             self.counts.rtcp_without_keys += 1;
-            return Received::Dropped(Dropped::NoKeys);
+            return Received::Dropped;
         };
         let opener = self.rtcp_opener.get_or_insert_with(|| keys.rtcp_opener());
         match opener.open(bytes, &mut self.rtcp_plain) {
@@ -409,12 +390,7 @@ impl Peer {
                 self.last_flight = None;
                 Received::Rtcp(&self.rtcp_plain)
             }
-            Err(error) => Received::Dropped(match error {
-                SrtpError::Malformed => Dropped::Malformed,
-                SrtpError::Unauthentic => Dropped::Unauthentic,
-                SrtpError::Replayed | SrtpError::KeyUsedUp => Dropped::Replayed,
-                SrtpError::TooManySources => Dropped::TooMany,
-            }),
+            Err(_) => Received::Dropped,
         }
     }
 
@@ -553,7 +529,6 @@ impl Peer {
         };
         let settings = DtlsSettings {
             is_client,
-            first_retransmission: self.config.dtls_first_retransmission,
             timeout: self.config.connect_timeout,
             seed: self.dtls_seed,
         };
@@ -561,7 +536,7 @@ impl Peer {
         self.dtls = Some(Box::new(dtls));
     }
 
-    fn handle_dtls_result(&mut self, result: Result<(), DtlsError>) {
+    fn handle_dtls_result(&mut self, result: Result<(), PeerFailure>) {
         let Err(error) = result else {
             return;
         };
@@ -570,10 +545,7 @@ impl Peer {
             self.dtls = None;
             return;
         }
-        self.fail(match error {
-            DtlsError::TimedOut => PeerFailure::DtlsTimedOut,
-            DtlsError::Failed(text) => PeerFailure::DtlsFailed(text),
-        });
+        self.fail(error);
     }
 
     /// Collects the datagrams and events of ICE and DTLS, and updates the deadline.

@@ -95,46 +95,22 @@ pub enum Received<'a> {
     Rtp,
     /// An authentic RTCP compound, decrypted.
     Rtcp(&'a [u8]),
-    Dropped(Dropped),
-}
-
-/// Reason for dropping a datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Dropped {
-    /// The contents do not match the type in the first byte.
-    Malformed,
-    /// Authentication failed.
-    Unauthentic,
-    /// The packet was received before.
-    Replayed,
-    /// Keys are not available yet, or no longer.
-    NoKeys,
-    /// Unknown protocol, or an address that ICE has not seen.
-    Foreign,
-    /// The maximum number of sources or addresses is reached.
-    TooMany,
+    /// Malformed, unauthentic, repeated, of an unknown protocol or address, or beyond a limit, and
+    /// counted; or received without keys.
+    Dropped,
 }
 
 /// Counts of datagrams that a peer handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerCounts {
-    /// Authentic STUN messages.
-    pub stun: u64,
-    /// STUN binding indications, which keep a path open: they require no answer and prove nothing
-    /// (RFC 8445, 11).
-    pub stun_indications: u64,
     /// Malformed or incomplete STUN messages.
     pub stun_malformed: u64,
     /// STUN messages that failed authentication, or belong to another session.
     pub stun_unauthentic: u64,
     /// STUN messages from addresses beyond the number that is remembered.
     pub stun_of_too_many_addresses: u64,
-    /// DTLS datagrams processed.
-    pub dtls: u64,
     /// DTLS datagrams from addresses that ICE has not seen, or without DTLS state.
     pub dtls_unexpected: u64,
-    /// Media datagrams that no receiver took before the peer.
-    pub rtp: u64,
     /// RTCP compounds received before keys were available.
     pub rtcp_without_keys: u64,
     /// All other RTCP compounds.

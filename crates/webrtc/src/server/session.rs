@@ -172,7 +172,7 @@ impl PeerSession {
                     receiver.handle_rtcp(cx, compound, datagram.at)
                 }
             },
-            Received::Handled | Received::Dropped(_) => {}
+            Received::Handled | Received::Dropped => {}
         }
     }
 

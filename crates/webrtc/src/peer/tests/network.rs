@@ -180,7 +180,7 @@ impl Pair {
                         let plain = plain.to_vec();
                         self.rtcp[other].push(plain);
                     }
-                    Received::Handled | Received::Rtp | Received::Dropped(_) => {}
+                    Received::Handled | Received::Rtp | Received::Dropped => {}
                 }
             }
         } else {

@@ -70,29 +70,24 @@ impl FeedbackTypes {
 
     /// Adds the enabled feedback to an offered section.
     pub(super) fn add_to_offer(self, section: &mut MediaSection) {
-        section
-            .codecs
-            .retain(|codec| self.rtx || !codec.has_name("rtx"));
+        self.restrict(section);
         for codec in section.codecs.iter_mut().filter(|codec| codec.is_media()) {
             codec.feedback = self.attribute_values(section.kind);
         }
-        self.restrict_extensions(section);
     }
 
     /// Removes from an answered section all feedback that is not enabled.
     pub(super) fn retain_enabled(self, section: &mut MediaSection) {
-        section
-            .codecs
-            .retain(|codec| self.rtx || !codec.has_name("rtx"));
+        self.restrict(section);
         for codec in &mut section.codecs {
             codec.feedback.retain(|words| self.enables(words));
         }
-        self.restrict_extensions(section);
     }
 
-    fn restrict_extensions(self, section: &mut MediaSection) {
-        let keep_number = self.transport_cc;
-        let extensions = &mut section.extensions;
-        extensions.retain(|known| keep_number || known.uri != extension::TRANSPORT_CC);
+    /// Removes RTX and the extension for transport-wide numbers, unless they are enabled.
+    fn restrict(self, section: &mut MediaSection) {
+        let (codecs, extensions) = (&mut section.codecs, &mut section.extensions);
+        codecs.retain(|codec| self.rtx || !codec.has_name("rtx"));
+        extensions.retain(|own| self.transport_cc || own.uri != extension::TRANSPORT_CC);
     }
 }

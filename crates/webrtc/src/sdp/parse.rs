@@ -9,7 +9,8 @@ use super::description::{
     Direction, HeaderExtension, MediaKind, MediaSection, Rid, SessionDescription, SourceAttributes,
     SourceGroup,
 };
-use super::error::{SdpError, SdpReason};
+use super::error::SdpError;
+use super::error::SdpReason::{self, Attribute};
 use super::setup::Setup;
 use super::transport_attributes::TransportAttributes;
 
@@ -164,22 +165,16 @@ fn parse_transport_attribute(
             attributes.trickle |= value.split_ascii_whitespace().any(|one| one == "trickle")
         }
         "fingerprint" => {
-            let fingerprint = value
-                .parse()
-                .map_err(|_| invalid_attribute("fingerprint"))?;
+            let fingerprint = value.parse().map_err(|_| Attribute("fingerprint"))?;
             attributes.fingerprints.push(fingerprint);
         }
         "setup" => {
-            let setup = Setup::parse(value.trim_ascii()).ok_or(invalid_attribute("setup"))?;
+            let setup = Setup::parse(value.trim_ascii()).ok_or(Attribute("setup"))?;
             attributes.setup = Some(setup);
         }
         _ => {}
     }
     Ok(())
-}
-
-fn invalid_attribute(attribute: &'static str) -> SdpReason {
-    SdpReason::Attribute(attribute)
 }
 
 /// Splits a value into a number and the remaining text.
@@ -188,7 +183,7 @@ fn split_number<'a, N: FromStr>(
     name: &'static str,
 ) -> Result<(N, &'a str), SdpReason> {
     let (number, rest) = value.split_once(' ').unwrap_or((value, ""));
-    let number = number.parse().map_err(|_| invalid_attribute(name))?;
+    let number = number.parse().map_err(|_| Attribute(name))?;
     Ok((number, rest.trim_ascii()))
 }
 
@@ -206,7 +201,7 @@ fn parse_media_attribute(media: &mut MediaSection, name: &str, value: &str) -> A
         "simulcast" => media.simulcast = Some(value.trim_ascii().to_owned()),
         "end-of-candidates" => media.end_of_candidates = true,
         "candidate" => {
-            let candidate: Candidate = value.parse().map_err(|_| invalid_attribute("candidate"))?;
+            let candidate: Candidate = value.parse().map_err(|_| Attribute("candidate"))?;
             media.candidates.push(candidate);
         }
         "rtpmap" => parse_rtpmap(media, value)?,
@@ -221,12 +216,9 @@ fn parse_media_attribute(media: &mut MediaSection, name: &str, value: &str) -> A
         "ssrc" => parse_ssrc(media, value)?,
         "ssrc-group" => {
             let mut words = value.split_ascii_whitespace();
-            let semantics = words
-                .next()
-                .ok_or(invalid_attribute("ssrc-group"))?
-                .to_owned();
+            let semantics = words.next().ok_or(Attribute("ssrc-group"))?.to_owned();
             let ssrcs: Result<_, _> = words.map(str::parse).collect();
-            let ssrcs = ssrcs.map_err(|_| invalid_attribute("ssrc-group"))?;
+            let ssrcs = ssrcs.map_err(|_| Attribute("ssrc-group"))?;
             media.ssrc_groups.push(SourceGroup { semantics, ssrcs });
         }
         "rid" => parse_rid(media, value)?,
@@ -246,12 +238,12 @@ fn parse_rtpmap(media: &mut MediaSection, value: &str) -> AttributeResult {
     let name = parts.next().filter(|name| !name.is_empty());
     let rate = parts.next().and_then(|rate| rate.parse().ok());
     let (Some(name), Some(clock_rate)) = (name, rate) else {
-        return Err(invalid_attribute("rtpmap"));
+        return Err(Attribute("rtpmap"));
     };
     let channels = match parts.next() {
         // Browsers ignore a trailing slash.
         None | Some("") => None,
-        Some(channels) => Some(channels.parse().map_err(|_| invalid_attribute("rtpmap"))?),
+        Some(channels) => Some(channels.parse().map_err(|_| Attribute("rtpmap"))?),
     };
     // An `a=rtpmap` for a payload type that is not on the media line is ignored.
     if let Some(codec) = codec_mut(media, payload_type) {
@@ -263,11 +255,11 @@ fn parse_rtpmap(media: &mut MediaSection, value: &str) -> AttributeResult {
 }
 
 fn parse_rtcp_fb(media: &mut MediaSection, value: &str) -> AttributeResult {
-    let (which, words) = value.split_once(' ').ok_or(invalid_attribute("rtcp-fb"))?;
+    let (which, words) = value.split_once(' ').ok_or(Attribute("rtcp-fb"))?;
     let words = words.trim_ascii();
     let payload_type = match which {
         "*" => None,
-        one => Some(one.parse().map_err(|_| invalid_attribute("rtcp-fb"))?),
+        one => Some(one.parse().map_err(|_| Attribute("rtcp-fb"))?),
     };
     for codec in &mut media.codecs {
         let is_meant = payload_type.is_none_or(|one: u8| one == codec.payload_type);
@@ -281,13 +273,13 @@ fn parse_rtcp_fb(media: &mut MediaSection, value: &str) -> AttributeResult {
 /// Parses a number with an optional direction, a URI, and optional attributes, which no known
 /// extension uses (RFC 8285, 8).
 fn parse_extmap(media: &mut MediaSection, value: &str) -> AttributeResult {
-    let (id, rest) = value.split_once(' ').ok_or(invalid_attribute("extmap"))?;
+    let (id, rest) = value.split_once(' ').ok_or(Attribute("extmap"))?;
     let id = id.split('/').next().unwrap_or(id);
-    let id: u16 = id.parse().map_err(|_| invalid_attribute("extmap"))?;
+    let id: u16 = id.parse().map_err(|_| Attribute("extmap"))?;
     let uri = rest
         .split_ascii_whitespace()
         .next()
-        .ok_or(invalid_attribute("extmap"))?;
+        .ok_or(Attribute("extmap"))?;
     media.extensions.push(HeaderExtension {
         id,
         uri: uri.to_owned(),
@@ -321,11 +313,11 @@ fn parse_rid(media: &mut MediaSection, value: &str) -> AttributeResult {
     let id = words
         .next()
         .filter(|id| !id.is_empty())
-        .ok_or(invalid_attribute("rid"))?;
+        .ok_or(Attribute("rid"))?;
     let sends = match words.next() {
         Some("send") => true,
         Some("recv") => false,
-        _ => return Err(invalid_attribute("rid")),
+        _ => return Err(Attribute("rid")),
     };
     media.rids.push(Rid {
         id: id.to_owned(),

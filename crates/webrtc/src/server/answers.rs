@@ -46,23 +46,6 @@ pub(super) struct LocalParams {
     pub(super) transport_cc: bool,
 }
 
-impl LocalParams {
-    /// Returns `base` with transport-wide congestion control as configured.
-    fn feedback(&self, base: FeedbackTypes) -> FeedbackTypes {
-        FeedbackTypes {
-            transport_cc: self.transport_cc,
-            ..base
-        }
-    }
-
-    /// Returns the URIs of the accepted header extensions.
-    fn extensions(&self) -> Vec<String> {
-        let numbers = self.transport_cc.then_some(extension::TRANSPORT_CC);
-        let all = [extension::AUDIO_LEVEL].into_iter().chain(numbers);
-        all.map(str::to_owned).collect()
-    }
-}
-
 /// Returns the ID of the transport-wide sequence number extension, if the section has both the
 /// extension and `transport-cc` feedback for the codec.
 fn transport_cc_id_of(section: &MediaSection, payload_type: u8) -> Option<u8> {
@@ -71,22 +54,14 @@ fn transport_cc_id_of(section: &MediaSection, payload_type: u8) -> Option<u8> {
     id.filter(|_| codec.has_feedback("transport-cc"))
 }
 
-/// Feedback accepted from players. Bandwidth estimates (REMB) are counted but not acted on.
-const PLAYER_FEEDBACK: FeedbackTypes = FeedbackTypes {
-    nack: true,
-    rtx: true,
-    pli: true,
-    fir: true,
-    remb: true,
-    ..FeedbackTypes::NONE
-};
-
-/// Feedback sent to publishers. Their retransmissions arrive in the stream itself.
-const PUBLISHER_FEEDBACK: FeedbackTypes = FeedbackTypes {
-    rtx: false,
-    remb: false,
-    ..PLAYER_FEEDBACK
-};
+/// Returns the feedback that players may send. Bandwidth estimates (REMB) are counted but not acted
+/// on. `transport_cc` is true if the packets of a transport are numbered.
+pub(super) fn player_feedback(transport_cc: bool) -> FeedbackTypes {
+    FeedbackTypes {
+        transport_cc,
+        ..FeedbackTypes::default()
+    }
+}
 
 /// Returns the packetization mode of H.264 (RFC 6184, 8.1); the result is equal for all other
 /// codecs.
@@ -154,8 +129,8 @@ pub(super) fn answer_player(
             .iter()
             .map(|track| track.codec.name.clone())
             .collect(),
-        extensions: local.extensions(),
-        feedback: local.feedback(PLAYER_FEEDBACK),
+        extensions: extensions(MediaKind::Audio, local.transport_cc),
+        feedback: player_feedback(local.transport_cc),
         ..AnswerConfig::receive_all(local.session_id)
     };
     let mut answer = offer.answer(&config, &local.transport);
@@ -177,64 +152,43 @@ pub(super) fn answer_player(
         let Some(payload_type) = retain_one_codec(section, fits) else {
             continue;
         };
-        let (ssrc, rtx_ssrc) = ssrcs(index);
-        let rtx = section.rtx_payload_type(payload_type);
-        if rtx.is_none() {
-            section.ssrcs.retain(|source| source.ssrc != rtx_ssrc);
+        let ssrcs = ssrcs(index);
+        if section.rtx_payload_type(payload_type).is_none() {
+            section.ssrcs.retain(|source| source.ssrc != ssrcs.1);
             section.ssrc_groups.clear();
         }
-        sent_tracks.push(SentTrack {
-            track: index,
-            kind: section.kind,
-            payload_type,
-            nack: (section.codec(payload_type)).is_some_and(|codec| codec.has_feedback("nack")),
-            rtx,
-            ssrc,
-            rtx_ssrc,
-            transport_cc_id: transport_cc_id_of(section, payload_type),
-            audio_level_id: section.extension_id(extension::AUDIO_LEVEL),
-        });
+        sent_tracks.extend(sent_track_of(section, (index, payload_type), ssrcs));
     }
     remove_rejected(&mut answer);
     (!sent_tracks.is_empty()).then_some((answer, sent_tracks))
 }
 
-/// Returns the sent track that an answered section describes, or `None` if the answer rejects it.
-/// The arguments name the track's index in its stream, its payload type and its SSRCs.
+/// Returns the track that is sent in a section. The arguments name the track's index in its stream,
+/// its payload type and its SSRCs. Returns `None` if the section lacks the payload type.
 pub(super) fn sent_track_of(
-    answered: &MediaSection,
+    section: &MediaSection,
     (track, payload_type): (usize, u8),
     (ssrc, rtx_ssrc): (u32, u32),
 ) -> Option<SentTrack> {
-    let codec = answered.codec(payload_type)?;
-    let is_accepted = !answered.rejected && answered.direction.receives();
-    is_accepted.then(|| SentTrack {
+    Some(SentTrack {
         track,
-        kind: answered.kind,
+        kind: section.kind,
         payload_type,
-        nack: codec.has_feedback("nack"),
-        rtx: answered.rtx_payload_type(payload_type),
+        nack: section.codec(payload_type)?.has_feedback("nack"),
+        rtx: section.rtx_payload_type(payload_type),
         ssrc,
         rtx_ssrc,
-        transport_cc_id: transport_cc_id_of(answered, payload_type),
-        audio_level_id: answered.extension_id(extension::AUDIO_LEVEL),
+        transport_cc_id: transport_cc_id_of(section, payload_type),
+        audio_level_id: section.extension_id(extension::AUDIO_LEVEL),
     })
 }
 
-/// Returns the header extensions that are offered to subscribers of a room.
-pub(super) fn offered_extensions(kind: MediaKind, transport_cc: bool) -> Vec<String> {
+/// Returns the header extensions of media of this kind.
+pub(super) fn extensions(kind: MediaKind, transport_cc: bool) -> Vec<String> {
     let level = (kind == MediaKind::Audio).then_some(extension::AUDIO_LEVEL);
     let numbers = transport_cc.then_some(extension::TRANSPORT_CC);
     let all = level.into_iter().chain(numbers);
     all.map(str::to_owned).collect()
-}
-
-/// Returns the feedback that is offered to subscribers of a room.
-pub(super) fn offered_feedback(transport_cc: bool) -> FeedbackTypes {
-    FeedbackTypes {
-        transport_cc,
-        ..PLAYER_FEEDBACK
-    }
 }
 
 /// Answers a publisher's offer: accepts the first audio and the first video section. Returns `None`
@@ -244,8 +198,13 @@ pub(super) fn answer_publisher(
     local: &LocalParams,
 ) -> Option<(SessionDescription, Vec<ReceivedTrack>)> {
     let config = AnswerConfig {
-        extensions: local.extensions(),
-        feedback: local.feedback(PUBLISHER_FEEDBACK),
+        extensions: extensions(MediaKind::Audio, local.transport_cc),
+        // Retransmissions of publishers arrive in the stream itself.
+        feedback: FeedbackTypes {
+            rtx: false,
+            remb: false,
+            ..player_feedback(local.transport_cc)
+        },
         ..AnswerConfig::receive_all(local.session_id)
     };
     let mut answer = offer.answer(&config, &local.transport);

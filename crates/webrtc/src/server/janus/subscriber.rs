@@ -12,7 +12,7 @@ use crate::sdp::{
     TransportParameters, known,
 };
 use crate::server::Shared;
-use crate::server::answers::{offered_extensions, offered_feedback, sent_track_of};
+use crate::server::answers::{extensions, player_feedback, sent_track_of};
 use crate::server::negotiation::NegotiatingPeer;
 use crate::server::publication::{PeerMessage, Publication, peer_topic};
 use crate::server::rooms::PlayChange;
@@ -272,7 +272,7 @@ impl Subscriber {
                     None => Direction::Inactive,
                 },
                 codecs,
-                extensions: offered_extensions(section.kind, transport_cc),
+                extensions: extensions(section.kind, transport_cc),
                 source: section.source.as_ref().map(|source| LocalSource {
                     ssrc: section.ssrcs.0,
                     rtx_ssrc: Some(section.ssrcs.1),
@@ -286,7 +286,7 @@ impl Subscriber {
         let config = OfferConfig {
             session_id: self.shared.seeded_random(self.number, &[3]) >> 2,
             media: self.sections.iter().enumerate().map(media).collect(),
-            feedback: offered_feedback(transport_cc),
+            feedback: player_feedback(transport_cc),
         };
         let mut offer = SessionDescription::offer(&config, &self.transport);
         offer.version = 1 + self.offers;
@@ -366,7 +366,9 @@ impl Subscriber {
             };
             section.is_answered = true;
             let which = (source.track, section.codec.payload_type);
-            if let Some(sent_track) = sent_track_of(answered, which, section.ssrcs) {
+            let is_accepted = !answered.rejected && answered.direction.receives();
+            let sent_track = sent_track_of(answered, which, section.ssrcs);
+            if let Some(sent_track) = sent_track.filter(|_| is_accepted) {
                 feeds.push(PlannedStream {
                     name: source.publication.name.clone(),
                     planned: vec![sent_track],

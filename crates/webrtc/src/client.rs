@@ -36,7 +36,7 @@ mod silent_streams;
 mod startup;
 mod turn_relay;
 
-use link::{LinkId, PeerLink};
+use link::PeerLink;
 use links::Links;
 use media_checks::MediaChecks;
 use publish::RtpFeed;
@@ -241,7 +241,7 @@ impl Client {
         if self.feed_opened(cx, channel) {
             return;
         }
-        self.update_link(cx, LinkId(channel), |link, cx| link.opened(cx, local));
+        self.update_link(cx, channel, |link, cx| link.opened(cx, local));
     }
 
     fn open_failed(&mut self, cx: &mut Context<'_>, channel: ChannelId, error: ChannelError) {
@@ -258,7 +258,7 @@ impl Client {
             return self.fail(cx, failure.into(), detail);
         }
         if !self.feed_failed(cx, channel, error) {
-            self.update_link(cx, LinkId(channel), |link, _| Err(link.open_failure(error)));
+            self.update_link(cx, channel, |link, _| Err(link.open_failure(error)));
         }
     }
 
@@ -270,7 +270,7 @@ impl Client {
                 .call(cx, |own, scope| own.closed(scope, which, how));
         }
         if !self.feed_closed(cx, channel) {
-            self.update_link(cx, LinkId(channel), |link, _| link.relay_closed(how));
+            self.update_link(cx, channel, |link, _| link.relay_closed(how));
         }
     }
 
@@ -280,7 +280,12 @@ impl Client {
             self.signalling.call(cx, Signalling::handle_due);
         }
         let is_due = |link: &&PeerLink| link.deadline().is_some_and(|due| due <= cx.now);
-        let links: Vec<_> = self.links.iter().filter(is_due).map(PeerLink::id).collect();
+        let links: Vec<_> = self
+            .links
+            .iter()
+            .filter(is_due)
+            .map(|link| link.channel)
+            .collect();
         for link in links {
             self.update_link(cx, link, PeerLink::handle_due);
         }
@@ -330,7 +335,7 @@ impl Session for Client {
                 Some(which) => self
                     .signalling
                     .call(cx, |own, scope| own.bytes(scope, which, bytes)),
-                None => self.update_link(cx, LinkId(channel), |link, cx| {
+                None => self.update_link(cx, channel, |link, cx| {
                     link.handle_relayed_bytes(cx, bytes, ArrivalTimes::new(runs, at))
                 }),
             },
@@ -339,14 +344,12 @@ impl Session for Client {
                 reason: how,
             } => self.closed(cx, channel, how),
             Input::Datagrams { channel, datagrams } => {
-                self.update_link(cx, LinkId(channel), |link, cx| {
-                    link.handle_datagrams(cx, datagrams)
-                });
+                self.update_link(cx, channel, |link, cx| link.handle_datagrams(cx, datagrams));
                 self.handle_feed_rtcp(cx, channel, datagrams);
             }
             Input::Media { sink, event } => {
                 let link = self.links.iter().find(|link| link.sink == Some(sink));
-                if let Some(id) = link.map(PeerLink::id) {
+                if let Some(id) = link.map(|link| link.channel) {
                     self.update_link(cx, id, |link, cx| {
                         link.handle_media_event(cx, event);
                         Ok(())

@@ -134,7 +134,7 @@ pub(super) struct Tracks {
     /// Arrival times, if they are reported to the sender.
     arrival_feedback: Option<Box<arrival_feedback::ArrivalFeedback>>,
     /// ID of the header extension with the audio level.
-    audio_level_id: Option<u8>,
+    pub(super) audio_level_id: Option<u8>,
     /// Counts at the last bandwidth estimate.
     last_estimate: arrival_feedback::EstimateCounts,
     /// Buffer for a restored packet.
@@ -144,7 +144,7 @@ pub(super) struct Tracks {
     /// Index of the stream of the last packet.
     last_track: usize,
     /// Number of bytes that SRTP appends to the payload; 0 if packets are decrypted.
-    srtp_overhead: usize,
+    pub(super) srtp_overhead: usize,
     /// Decrypts the first packets of each stream, if the others are not decrypted. `first_checked`
     /// is the result for the first packet of a new stream.
     check: Option<Box<FirstPacketCheck>>,
@@ -154,16 +154,16 @@ pub(super) struct Tracks {
     key_frames: Option<KeyFrameState>,
     playout_buffer: Duration,
     /// Wall clock time since 1970 at time zero, if frames are decrypted and may carry time codes.
-    time_code_origin: Option<Duration>,
+    pub(super) time_code_origin: Option<Duration>,
     has_begun: bool,
     /// Enables requests for missing packets, and for key frames if too many are missing.
-    nack_enabled: bool,
+    pub(super) nack_enabled: bool,
     /// True if the next gap is reported to the session. The NACK then includes later gaps.
     reports_next_gap: bool,
     /// Index of the stream with which the next requests begin, if the last ones did not cover all.
     next_nack_track: usize,
     /// Requested and recovered packets that are already in the metrics.
-    counted_requests: [u64; 2],
+    pub(super) counted_requests: [u64; 2],
     unknown: UnknownMedia,
 }
 
@@ -292,11 +292,6 @@ impl Tracks {
             check.free_memory();
         }
         may_count
-    }
-
-    /// Sets the ID of the header extension with the audio level.
-    pub(super) fn set_audio_level_id(&mut self, extension: Option<u8>) {
-        self.audio_level_id = extension;
     }
 
     /// Records the audio level of a packet that carries one (RFC 6464, 3).
@@ -429,17 +424,6 @@ impl Tracks {
         }
     }
 
-    /// Enables requests for missing packets.
-    pub(super) fn enable_nack(&mut self) {
-        self.nack_enabled = true;
-    }
-
-    /// Enables the search for time codes in frames, which must be decrypted. `wall_clock` is the
-    /// time since 1970 at time zero.
-    pub(super) fn enable_time_codes(&mut self, wall_clock: Duration) {
-        self.time_code_origin = Some(wall_clock);
-    }
-
     /// Sets the negotiated payload types. Streams that have begun are unchanged.
     pub(super) fn set_formats(&mut self, mut formats: Vec<PayloadFormat>) {
         formats.shrink_to_fit();
@@ -471,13 +455,8 @@ impl Tracks {
     pub(super) fn opener_counts(&self) -> SrtpCounts {
         let opener = self.decryption.as_ref().and_then(|own| own.opener.as_ref());
         let mut counts = opener.map(RtpOpener::counts).unwrap_or_default();
-        counts.unauthentic += self.check.as_ref().map_or(0, |own| own.unauthentic());
+        counts.unauthentic += self.check.as_ref().map_or(0, |own| own.unauthentic);
         counts
-    }
-
-    /// Sets the number of bytes that SRTP appends to each packet, if packets are not decrypted.
-    pub(super) fn set_srtp_overhead(&mut self, trailer: usize) {
-        self.srtp_overhead = trailer;
     }
 
     /// Returns the index of a source's stream, which is created if it is new. Returns `None` for

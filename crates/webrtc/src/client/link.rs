@@ -26,16 +26,12 @@ use session::{
     SocketMedia,
 };
 
-/// Identifies a link by the channel of its socket. A client uses each channel once, so the id of a
-/// link that has ended is never that of another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LinkId(pub(super) ChannelId);
-
 /// A PeerConnection.
 #[derive(Debug)]
 pub(super) struct PeerLink {
     pub(super) setup: Arc<Setup>,
     pub(super) number: PeerNumber,
+    /// Channel of the socket. A client uses each channel once, so the channel identifies the link.
     pub(super) channel: ChannelId,
     pub(super) direction: Direction,
     /// Local address: that of the socket or, through TURN, the relayed one. `None` until it is
@@ -102,10 +98,6 @@ pub(super) enum LinkEvent {
 pub(super) type LinkResult = Result<(), (Failure, String)>;
 
 impl PeerLink {
-    pub(super) fn id(&self) -> LinkId {
-        LinkId(self.channel)
-    }
-
     /// Earliest deadline of the link.
     pub(super) fn deadline(&self) -> Option<Time> {
         let all = [
@@ -395,7 +387,7 @@ impl PeerLink {
         match self.setup.config.receive {
             Receive::Headers => {
                 let profile = peer.srtp_profile();
-                tracks.set_srtp_overhead(profile.map_or(0, |profile| profile.tag_length()));
+                tracks.srtp_overhead = profile.map_or(0, |profile| profile.tag_length());
                 tracks.authenticate_first_packets(peer.srtp_keys());
             }
             Receive::Decrypted => tracks.set_opener(cx.now, peer.take_rtp_opener()),
@@ -515,16 +507,10 @@ impl Client {
         let headers = config.receive == Receive::Headers;
         let sink = (direction == Direction::Receive).then(|| {
             let mut tracks = Tracks::new(config.playout_buffer.0);
-            if config.nack {
-                tracks.enable_nack();
-            }
-            if let Some(wall_clock) = self.setup.wall_clock
-                && self.setup.reads_time_codes
-                && !headers
-            {
-                tracks.enable_time_codes(wall_clock);
-            }
+            tracks.nack_enabled = config.nack;
             if !headers {
+                let wall_clock = self.setup.wall_clock;
+                tracks.time_code_origin = wall_clock.filter(|_| self.setup.reads_time_codes);
                 tracks.enable_decryption();
             }
             cx.sinks.insert(tracks)
@@ -579,7 +565,7 @@ impl Client {
     pub(super) fn update_link(
         &mut self,
         cx: &mut Context<'_>,
-        id: LinkId,
+        id: ChannelId,
         update: impl FnOnce(&mut PeerLink, &mut Context<'_>) -> LinkResult,
     ) {
         let Some(link) = self.links.get_mut(id) else {
@@ -621,7 +607,7 @@ impl Client {
     }
 
     /// Ends a PeerConnection: notifies the server, and adds its figures to the recorder.
-    pub(super) fn close_link(&mut self, cx: &mut Context<'_>, id: LinkId) {
+    pub(super) fn close_link(&mut self, cx: &mut Context<'_>, id: ChannelId) {
         let Some(mut link) = self.links.remove(id) else {
             return;
         };

@@ -2,8 +2,9 @@
 
 use std::ops::{Deref, DerefMut};
 
-use super::link::{LinkId, PeerLink};
+use super::link::PeerLink;
 use crate::signalling::PeerNumber;
+use session::ChannelId;
 
 /// PeerConnections of a client, in the order of their creation and of their channels.
 #[derive(Debug, Default)]
@@ -17,23 +18,25 @@ impl Links {
         self.0.push(link);
     }
 
-    fn index(&self, id: LinkId) -> Option<usize> {
-        self.0.binary_search_by_key(&id.0, |link| link.channel).ok()
+    fn index(&self, id: ChannelId) -> Option<usize> {
+        self.0.binary_search_by_key(&id, |link| link.channel).ok()
     }
 
-    pub(super) fn get_mut(&mut self, id: LinkId) -> Option<&mut PeerLink> {
+    pub(super) fn get_mut(&mut self, id: ChannelId) -> Option<&mut PeerLink> {
         let index = self.index(id)?;
         self.0.get_mut(index)
     }
 
-    pub(super) fn remove(&mut self, id: LinkId) -> Option<PeerLink> {
+    pub(super) fn remove(&mut self, id: ChannelId) -> Option<PeerLink> {
         let index = self.index(id)?;
         Some(self.0.remove(index))
     }
 
-    pub(super) fn id_of(&self, number: PeerNumber) -> Option<LinkId> {
+    pub(super) fn id_of(&self, number: PeerNumber) -> Option<ChannelId> {
         let mut links = self.0.iter();
-        links.find(|link| link.number == number).map(PeerLink::id)
+        links
+            .find(|link| link.number == number)
+            .map(|link| link.channel)
     }
 }
 

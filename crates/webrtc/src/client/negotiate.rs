@@ -191,10 +191,9 @@ impl PeerLink {
         });
         let number = number.filter(|_| self.setup.config.transport_cc);
         tracks.set_arrivals_extension(number);
-        let level = receiving()
+        tracks.audio_level_id = receiving()
             .filter(|own| own.kind == MediaKind::Audio)
             .find_map(|own| own.extension_id(extension::AUDIO_LEVEL));
-        tracks.set_audio_level_id(level);
         self.has_remb =
             self.setup.config.remb && receiving().any(|own| own.has_feedback("goog-remb"));
         if self.connected_at.is_some() {

@@ -153,7 +153,7 @@ impl Client {
         self.announce_published(cx, false);
         self.end_feeding(cx);
         while let Some(link) = self.links.first() {
-            self.close_link(cx, link.id());
+            self.close_link(cx, link.channel);
         }
         self.signalling.call(cx, Signalling::leave);
     }

@@ -243,7 +243,7 @@ impl HttpSession {
             return;
         };
         match websocket.bytes(cx, bytes) {
-            Ok(true) => self.idle_deadline = websocket.idle_deadline(),
+            Ok(true) => self.idle_deadline = websocket.idle_deadline,
             Ok(false) => self.end(cx, Outcome::Completed),
             Err(why) => {
                 add(&self.shared.counters.requests, 1);

@@ -113,7 +113,8 @@ pub(super) struct JanusConnection {
     /// ID of the session, once it is created.
     session: Option<u64>,
     handles: BTreeMap<u64, HandleUse>,
-    idle_deadline: Time,
+    /// Time at which the connection is closed if nothing arrives.
+    pub(super) idle_deadline: Time,
     ended: bool,
 }
 
@@ -129,11 +130,6 @@ impl JanusConnection {
             idle_deadline: now + IDLE_TIMEOUT,
             ended: false,
         }
-    }
-
-    /// Time at which the connection is closed if nothing arrives.
-    pub(super) fn idle_deadline(&self) -> Time {
-        self.idle_deadline
     }
 
     /// Handles received bytes. Returns `false` if the connection ends. An error says why the

@@ -66,7 +66,7 @@ impl StreamReceiver {
         publication: Arc<Publication>,
     ) -> StreamReceiver {
         let mut tracks = Tracks::new(Duration::from_secs(1));
-        tracks.enable_nack();
+        tracks.nack_enabled = true;
         let formats = taken.iter().map(|taken| PayloadFormat {
             payload_type: taken.payload_type,
             kind: taken.track.kind,
@@ -271,7 +271,7 @@ impl StreamReceiver {
             counts.reordered += row.counts.reordered;
             counts.payload_bytes += row.counts.payload_bytes;
         }
-        [counts.asked, counts.recovered] = self.tracks.request_counts();
+        [counts.asked, counts.recovered] = self.tracks.counted_requests;
         if let Some(opener) = &self.opener {
             counts.unauthentic = opener.counts().unauthentic;
             counts.replayed = opener.counts().replayed;

@@ -308,7 +308,7 @@ impl LiveKit {
             let what = "the token does not permit subscribing: write `subscribe: nobody`";
             return self.fail(scope, Failure::Forbidden, what);
         }
-        self.room.set_own_sid(joined.participant.map(|own| own.sid));
+        self.room.own_sid = joined.participant.map(|own| own.sid);
         self.room.update(scope.now, &joined.other_participants);
         self.choose_layers(scope, &joined.other_participants);
         let interval = u64::try_from(joined.ping_interval).unwrap_or(0);
@@ -599,7 +599,7 @@ impl Signalling for LiveKit {
     }
 
     fn missing_tracks(&self) -> Vec<(&str, &str)> {
-        let all = self.room.missing().iter();
+        let all = self.room.missing.iter();
         all.map(|(track, why)| (&track[..], &why[..])).collect()
     }
 

@@ -10,18 +10,13 @@ const WORDS: usize = (WINDOW_SIZE / 64) as usize;
 pub(super) struct ReplayWindow {
     /// True if a packet was received.
     has_packets: bool,
-    highest: u64,
+    /// Highest index received. 0 if no packet was received.
+    pub(super) highest: u64,
     /// One bit for each of the last `WINDOW_SIZE` indices, at the index modulo `WINDOW_SIZE`.
     seen: [u64; WORDS],
 }
 
 impl ReplayWindow {
-    /// Highest index received. 0 if no packet was received.
-    #[inline]
-    pub(super) fn highest(&self) -> u64 {
-        self.highest
-    }
-
     fn bit_position(index: u64) -> (usize, u64) {
         let offset = index % WINDOW_SIZE;
         ((offset / 64) as usize, 1 << (offset % 64))
@@ -87,7 +82,7 @@ mod tests {
                     all.insert(index);
                 }
                 centre = centre.max(index);
-                prop_assert_eq!(Some(window.highest()), all.last().copied());
+                prop_assert_eq!(Some(window.highest), all.last().copied());
             }
         }
     }

@@ -60,7 +60,7 @@ impl RtpOpener {
         }
         let position = self.sources.position(parts.ssrc);
         let window = self.sources.get(position);
-        let highest = window.map_or(0, |window| window.highest());
+        let highest = window.map_or(0, |window| window.highest);
         let is_new = |index| window.is_none_or(|window| window.is_new(index));
         let expected = estimate_index(highest, parts.sequence);
         let mut index = expected;
@@ -90,7 +90,7 @@ impl RtpOpener {
         let Ok(window) = self.sources.state(ssrc) else {
             return;
         };
-        let index = estimate_index(window.highest(), u16::from_be_bytes([high, low]));
+        let index = estimate_index(window.highest, u16::from_be_bytes([high, low]));
         if window.is_new(index) {
             window.mark_received(index);
         }

@@ -135,11 +135,6 @@ impl Tracks {
         key_frames
     }
 
-    /// Returns the numbers of requested and recovered packets when they were last counted.
-    pub(crate) fn request_counts(&self) -> [u64; 2] {
-        self.counted_requests
-    }
-
     /// Adds the packets requested and recovered since the last call to the metrics.
     pub(crate) fn record_requests(&mut self, recorder: &mut Recorder) {
         let all = self

@@ -18,7 +18,7 @@ pub(super) struct FirstPacketCheck {
     /// Created for the first retransmission.
     start: Option<Box<PayloadStartDecryptor>>,
     /// Packets that were not authentic.
-    unauthentic: u64,
+    pub(super) unauthentic: u64,
 }
 
 /// Result for a first packet.
@@ -73,9 +73,5 @@ impl FirstPacketCheck {
     pub(super) fn free_memory(&mut self) {
         self.opener = None;
         self.plain = Vec::new();
-    }
-
-    pub(super) fn unauthentic(&self) -> u64 {
-        self.unauthentic
     }
 }

@@ -44,7 +44,7 @@ fn tracks() -> (Tracks, Recorder) {
             key_frame_request: None,
         },
     ]);
-    tracks.set_srtp_overhead(16);
+    tracks.srtp_overhead = 16;
     (tracks, Recorder::new(measure::Catalogue(GROUPS)))
 }
 
@@ -72,7 +72,7 @@ fn only_authentic_packets_are_counted() {
     let keys = |client| SrtpKeys::from_exported(SrtpProfile::AeadAes128Gcm, &[7; 56], client);
     let mut sealer = keys(false).expect("it is long enough").rtp_sealer();
     let (mut tracks, mut recorder) = tracks();
-    tracks.set_srtp_overhead(0);
+    tracks.srtp_overhead = 0;
     tracks.enable_decryption();
     let sealed = |sealer: &mut RtpSealer, sequence| {
         let mut bytes = packet(0x80, 96, sequence, 50);
@@ -200,7 +200,7 @@ fn each_stream_has_its_own_report() {
 #[test]
 fn missing_packets_are_requested_if_negotiated() {
     let (mut tracks, mut recorder) = tracks();
-    tracks.enable_nack();
+    tracks.nack_enabled = true;
     for (payload_type, sequence, ssrc) in [(96, 1, 50), (111, 1, 20), (96, 4, 50), (111, 4, 20)] {
         let bytes = packet(0x80, payload_type, sequence, ssrc);
         take(&mut tracks, &mut recorder, &bytes, 1);
@@ -236,8 +236,8 @@ fn key_frame_is_requested_by_the_negotiated_message() {
             key_frame_request: negotiated,
             ..VIDEO
         }]);
-        tracks.set_srtp_overhead(16);
-        tracks.enable_nack();
+        tracks.srtp_overhead = 16;
+        tracks.nack_enabled = true;
         for sequence in [1, 2000] {
             take(
                 &mut tracks,
@@ -264,7 +264,7 @@ fn key_frame_is_requested_by_the_negotiated_message() {
 #[test]
 fn requests_rotate_over_streams_and_wait_a_round_trip() {
     let (mut tracks, mut recorder) = tracks();
-    tracks.enable_nack();
+    tracks.nack_enabled = true;
     for (sequence, ssrc) in [1, 3].into_iter().flat_map(|number| {
         // More streams than one call covers.
         (1000..1080).map(move |ssrc| (number, ssrc))
@@ -466,8 +466,8 @@ fn rtx_packets_count_in_the_repaired_stream() {
     // The description names the repaired stream, or only one stream is possible.
     for sources in [&[(50, Some(60)), (51, Some(61))][..], &[]] {
         let (mut tracks, mut recorder) = tracks();
-        tracks.set_srtp_overhead(0);
-        tracks.enable_nack();
+        tracks.srtp_overhead = 0;
+        tracks.nack_enabled = true;
         let kind = MediaKind::Video;
         tracks.set_sections(vec![Section {
             sources: sources.to_vec(),
@@ -523,7 +523,7 @@ fn rtx_packets_count_in_the_repaired_stream() {
 #[test]
 fn unassignable_retransmissions_are_only_counted() {
     let (mut tracks, mut recorder) = tracks();
-    tracks.set_srtp_overhead(0);
+    tracks.srtp_overhead = 0;
     let of = packet(0x80, 96, 3, 50);
     for (ssrc, sequence) in [(50, 1), (51, 1)] {
         take(
@@ -593,7 +593,7 @@ fn key_frames_count_once_and_first_delay_is_recorded() {
     let keys = |client| SrtpKeys::from_exported(SrtpProfile::AeadAes128Gcm, &[7; 56], client);
     let mut sealer = keys(false).expect("it is long enough").rtp_sealer();
     let (mut tracks, mut recorder) = tracks();
-    tracks.set_srtp_overhead(0);
+    tracks.srtp_overhead = 0;
     tracks.enable_decryption();
     let opener = keys(true).expect("it is long enough").rtp_opener();
     tracks.set_opener(Time::from_nanos(1_000_000), Some(opener));
@@ -677,7 +677,7 @@ fn more_than_a_tenth_of_unknown_media_is_described() {
 #[test]
 fn each_new_gap_is_reported_once() {
     let (mut tracks, mut recorder) = tracks();
-    tracks.enable_nack();
+    tracks.nack_enabled = true;
     assert!(!tracks.has_requests());
     let mut event = |tracks: &mut Tracks, sequence: u16| {
         let bytes = packet(0x80, 96, sequence, 50);

@@ -10,7 +10,6 @@ use measure::{Recorder, Time};
 use super::*;
 use crate::certificate::Certificate;
 use crate::client::Client;
-use crate::client::link::LinkId;
 use crate::config::ClientConfig;
 use crate::peer::{Peer, PeerConfig, PeerState, Received};
 use crate::signalling::{Connection, PeerNumber, Signalling, SignallingContext};
@@ -58,7 +57,7 @@ struct TestPair {
     /// Datagrams that the client sent.
     sent: Vec<Vec<u8>>,
     /// Link that is connected to the server.
-    link: LinkId,
+    link: ChannelId,
 }
 
 fn ends() -> [SocketAddr; 2] {
@@ -94,7 +93,7 @@ impl TestPair {
             sinks: Sinks::default(),
             flows: Flows::default(),
             sent: Vec::new(),
-            link: LinkId(ChannelId(1)),
+            link: ChannelId(1),
         };
         let offer = pair.offer();
         pair.does(|client, cx| {
@@ -469,7 +468,7 @@ fn only_sections_that_accept_numbers_are_numbered() {
     pair.client.setup_mut().config = config.into();
     pair.client.setup_mut().source = Some(Arc::new(source));
     pair.does(|client, cx| client.open_link(cx, PeerNumber(1), Direction::Send, None));
-    pair.link = LinkId(ChannelId(2));
+    pair.link = ChannelId(2);
     pair.update(|link, cx| link.opened(cx, ours));
     let offer = {
         let all = pair.described.lock().expect("nobody panics with it");

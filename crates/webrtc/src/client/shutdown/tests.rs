@@ -7,7 +7,6 @@ use measure::Recorder;
 
 use super::*;
 use crate::certificate::Certificate;
-use crate::client::link::LinkId;
 use crate::config::ClientConfig;
 use crate::metrics as m;
 use crate::signalling::{Connection, Direction, PeerNumber, Signalling, SignallingContext};
@@ -194,15 +193,14 @@ fn relayed_address_is_not_released_at_a_lost_turn_server() {
             Arc::new(serde_json::from_str(turn).expect("they are keys"));
         test.at(0, |client, cx| {
             client.open_link(cx, PeerNumber(1), Direction::Receive, None);
-            let link = client.links[1].id();
+            let link = client.links[1].channel;
             let local = ([127, 0, 0, 1], 4000).into();
             client.update_link(cx, link, |link, cx| link.opened(cx, local));
         });
         let channel = test.client.links[1].channel;
-        let link = LinkId(channel);
         test.at(100, |client, cx| match ends {
-            0 => client.update_link(cx, link, |link, _| link.relay_closed(CloseReason::End)),
-            1 => client.update_link(cx, link, |link, cx| {
+            0 => client.update_link(cx, channel, |link, _| link.relay_closed(CloseReason::End)),
+            1 => client.update_link(cx, channel, |link, cx| {
                 let times = ArrivalTimes::new(&[], cx.now);
                 link.handle_relayed_bytes(cx, &[0x80; 8], times)
             }),
@@ -283,7 +281,7 @@ fn unexpected_datagrams_are_counted() {
     let own = "127.0.0.1:4000".parse().expect("an address");
     let from = "127.0.0.1:5000".parse().expect("an address");
     test.at(1, |client, cx| {
-        let link = client.links[0].id();
+        let link = client.links[0].channel;
         client.update_link(cx, link, |link, cx| link.opened(cx, own));
         let malformed = [0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 9];
         // An indication keeps the path open. It is no connectivity check.
@@ -310,7 +308,7 @@ fn unexpected_datagrams_are_counted() {
 #[test]
 fn ended_link_is_not_mistaken_for_a_later_one() {
     let mut test = TestClient::new(false);
-    let ended = test.client.links[0].id();
+    let ended = test.client.links[0].channel;
     test.at(1, |client, cx| {
         let local = ([127, 0, 0, 1], 4000).into();
         client.close_link(cx, ended);
@@ -320,7 +318,7 @@ fn ended_link_is_not_mistaken_for_a_later_one() {
     });
     assert!(test.client.links.get_mut(ended).is_none());
     let later = test.client.links.first().expect("it was opened");
-    assert!(later.id() != ended && later.peer.is_none());
+    assert!(later.channel != ended && later.peer.is_none());
 }
 
 #[test]
@@ -330,7 +328,7 @@ fn rows_of_ended_streams_are_bounded() {
         test.at(1, |client, cx| {
             client.open_link(cx, PeerNumber(number), Direction::Receive, None);
             let link = client.links.last().expect("it was opened");
-            let (link, sink) = (link.id(), link.sink.expect("it receives"));
+            let (link, sink) = (link.channel, link.sink.expect("it receives"));
             cx.sinks.get::<Tracks>(sink).set_formats(vec![video()]);
             for ssrc in 0..1000_u32 {
                 let mut bytes = vec![0x80, 96, 0, 1, 0, 0, 0, 1];

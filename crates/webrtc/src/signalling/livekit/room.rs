@@ -17,7 +17,7 @@ const TRACKS_MAX: usize = 2 * FEEDS_MAX;
 #[derive(Debug, Default)]
 pub(super) struct RoomState {
     /// Id of the client.
-    own_sid: Option<String>,
+    pub(super) own_sid: Option<String>,
     /// Participants that publish.
     publishers: BTreeSet<String>,
     /// Tracks of each participant.
@@ -29,15 +29,10 @@ pub(super) struct RoomState {
     /// Video tracks that [`RoomState::new_videos`] has returned.
     known_videos: BTreeSet<String>,
     /// Reasons why tracks are not delivered.
-    missing: BTreeMap<String, String>,
+    pub(super) missing: BTreeMap<String, String>,
 }
 
 impl RoomState {
-    /// Records the client's own id.
-    pub(super) fn set_own_sid(&mut self, own: Option<String>) {
-        self.own_sid = own;
-    }
-
     /// Returns `true` if another participant publishes.
     pub(super) fn has_publishers(&self) -> bool {
         !self.publishers.is_empty()
@@ -112,11 +107,6 @@ impl RoomState {
         if all.any(|known| known == track) {
             self.missing.insert(track.to_owned(), why);
         }
-    }
-
-    /// Returns the tracks that are not delivered, with the reasons.
-    pub(super) fn missing(&self) -> &BTreeMap<String, String> {
-        &self.missing
     }
 
     /// Returns the video tracks of other participants that it has not returned before.

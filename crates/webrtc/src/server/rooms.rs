@@ -98,19 +98,15 @@ pub(super) struct Rooms {
     publication_count: u64,
     /// Room and participant of each published stream, by stream name.
     stream_owners: BTreeMap<String, (JanusId, u64)>,
-    /// Answers to the server's offers, by PeerConnection number.
-    pending_answers: BTreeMap<u64, TransportParameters>,
+    /// Answers to the server's offers for PeerConnections that have already started, by number.
+    pub(super) pending_answers: BTreeMap<u64, TransportParameters>,
     /// Pending changes to what is played, by PeerConnection number.
     pending_changes: BTreeMap<u64, Vec<PlayChange>>,
 }
 
 impl Rooms {
-    /// Creates a room that remains when it is empty.
-    pub(super) fn create(&mut self, id: &JanusId) -> Result<(), RoomError> {
-        self.create_room(id, true)
-    }
-
-    fn create_room(&mut self, id: &JanusId, is_permanent: bool) -> Result<(), RoomError> {
+    /// Creates a room. `is_permanent` is true if it remains when it is empty.
+    pub(super) fn create(&mut self, id: &JanusId, is_permanent: bool) -> Result<(), RoomError> {
         if self.rooms.contains_key(id) {
             return Err(RoomError::Exists);
         }
@@ -152,7 +148,7 @@ impl Rooms {
 
     /// Adds a participant to a room, which is created if needed. Returns the participant's number.
     pub(super) fn join(&mut self, id: &JanusId) -> Result<u64, RoomError> {
-        match self.create_room(id, false) {
+        match self.create(id, false) {
             Ok(()) | Err(RoomError::Exists) => {}
             Err(full) => return Err(full),
         }
@@ -222,16 +218,6 @@ impl Rooms {
         Some(room.topic())
     }
 
-    /// Stores the client's answer for a PeerConnection that has already started.
-    pub(super) fn store_answer(&mut self, number: u64, transport: TransportParameters) {
-        self.pending_answers.insert(number, transport);
-    }
-
-    /// Takes the client's answer for a PeerConnection.
-    pub(super) fn take_answer(&mut self, number: u64) -> Option<TransportParameters> {
-        self.pending_answers.remove(&number)
-    }
-
     /// Adds changes to what a PeerConnection plays.
     pub(super) fn add_changes(&mut self, number: u64, changes: Vec<PlayChange>) {
         self.pending_changes
@@ -276,8 +262,8 @@ mod tests {
     fn publisher_is_listed_from_first_media_until_it_leaves() {
         let mut rooms = Rooms::default();
         let id = JanusId::Number(7);
-        assert_eq!(rooms.create(&id), Ok(()));
-        assert_eq!(rooms.create(&id), Err(RoomError::Exists));
+        assert_eq!(rooms.create(&id, true), Ok(()));
+        assert_eq!(rooms.create(&id, true), Err(RoomError::Exists));
         let [one, other] = [(); 2].map(|()| rooms.join(&id).expect("there is room"));
         let feeds = |rooms: &Rooms| {
             let feeds = rooms

@@ -235,7 +235,7 @@ impl PeerSession {
                     }
                 }
                 Some(PeerMessage::PlayChanges) => {
-                    let answer = self.shared.rooms().take_answer(self.number);
+                    let answer = self.shared.rooms().pending_answers.remove(&self.number);
                     if let Some(theirs) = answer
                         && let Err(failure) = self.peer.set_remote(cx.now, &theirs)
                     {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{JanusError, code, janus_error};
+use super::{JanusError, Jsep, code, janus_error};
 use crate::sdp::{
     Codec, Direction, LocalSource, MediaKind, OfferConfig, OfferedMedia, SessionDescription,
     TransportParameters, known,
@@ -245,14 +245,15 @@ impl Subscriber {
         }
     }
 
-    /// Returns the next offer with its sections, if something changed and the previous offer was
+    /// Returns the event with the next offer, if something changed and the previous offer was
     /// answered.
-    pub(super) fn next_offer(&mut self) -> Option<(String, Value)> {
-        (self.needs_offer && !self.offer_pending).then(|| self.create_offer())
+    pub(super) fn next_offer(&mut self) -> Option<(Value, Jsep)> {
+        let is_due = self.needs_offer && !self.offer_pending;
+        is_due.then(|| self.create_offer("updated"))
     }
 
-    /// Returns the next offer with its sections.
-    pub(super) fn create_offer(&mut self) -> (String, Value) {
+    /// Returns the next offer, and the event `name` with its sections.
+    pub(super) fn create_offer(&mut self, name: &str) -> (Value, Jsep) {
         (self.offer_pending, self.needs_offer) = (true, false);
         self.offers += 1;
         for section in &mut self.sections {
@@ -304,8 +305,9 @@ impl Subscriber {
             }
             stream
         };
-        let streams = self.sections.iter().enumerate().map(stream).collect();
-        (offer.to_string(), streams)
+        let streams: Value = self.sections.iter().enumerate().map(stream).collect();
+        let event = json!({"videoroom": name, "streams": streams});
+        (event, Some(("offer", offer.to_string())))
     }
 
     /// Handles the answer to the offer. Tracks that are new in it are played from now on.
@@ -347,7 +349,7 @@ impl Subscriber {
             }) => all.extend(feeds),
             _ => {
                 if let Some(remote) = remote {
-                    shared.rooms().store_answer(self.number, remote);
+                    shared.rooms().pending_answers.insert(self.number, remote);
                 }
                 let changes = feeds.into_iter().map(PlayChange::Start).collect();
                 self.queue_changes(cx, changes);

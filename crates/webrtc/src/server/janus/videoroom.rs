@@ -21,6 +21,8 @@ enum Reply {
     Event(Value, Jsep),
 }
 
+type ReplyResult = Result<Reply, JanusError>;
+
 /// Returns a publisher's streams in the JSON form of VideoRoom.
 pub(super) fn streams_json(tracks: &[Track]) -> Value {
     let stream = |(index, track): (usize, &Track)| {
@@ -93,9 +95,9 @@ impl JanusConnection {
         }
     }
 
-    fn create(&self, body: &Value) -> Result<Reply, JanusError> {
+    fn create(&self, body: &Value) -> ReplyResult {
         let room = room_id(body)?;
-        match self.shared.rooms().create(&room) {
+        match self.shared.rooms().create(&room, true) {
             Ok(()) => Ok(Reply::Success(
                 json!({"videoroom": "created", "room": room.to_json(), "permanent": false}),
             )),
@@ -107,7 +109,7 @@ impl JanusConnection {
     }
 
     /// Removes a room. Its participants are notified when they find it missing.
-    fn destroy(&mut self, cx: &mut Context<'_>, body: &Value) -> Result<Reply, JanusError> {
+    fn destroy(&mut self, cx: &mut Context<'_>, body: &Value) -> ReplyResult {
         let room = room_id(body)?;
         let topic = self.shared.rooms().destroy(&room);
         if topic.is_none() {
@@ -118,7 +120,7 @@ impl JanusConnection {
         Ok(Reply::Success(data))
     }
 
-    fn join(&mut self, cx: &mut Context<'_>, id: u64, body: &Value) -> Result<Reply, JanusError> {
+    fn join(&mut self, cx: &mut Context<'_>, id: u64, body: &Value) -> ReplyResult {
         if !matches!(self.handles.get(&id), Some(HandleUse::Unused)) {
             return Err(janus_error(
                 code::ALREADY_JOINED,
@@ -140,12 +142,7 @@ impl JanusConnection {
         }
     }
 
-    fn join_as_publisher(
-        &mut self,
-        cx: &mut Context<'_>,
-        id: u64,
-        room: JanusId,
-    ) -> Result<Reply, JanusError> {
+    fn join_as_publisher(&mut self, cx: &mut Context<'_>, id: u64, room: JanusId) -> ReplyResult {
         let mut rooms = self.shared.rooms();
         let joined = rooms.join(&room);
         let number = joined.map_err(|_| janus_error(code::PUBLISHERS_FULL, "the room is full"))?;
@@ -180,12 +177,7 @@ impl JanusConnection {
         }
     }
 
-    fn publish(
-        &mut self,
-        cx: &mut Context<'_>,
-        id: u64,
-        sdp: Option<&str>,
-    ) -> Result<Reply, JanusError> {
+    fn publish(&mut self, cx: &mut Context<'_>, id: u64, sdp: Option<&str>) -> ReplyResult {
         let (shared, local) = (self.shared.clone(), self.local);
         let participant = self.participant(id)?;
         let configured = json!({"videoroom": "event", "configured": "ok"});
@@ -215,7 +207,7 @@ impl JanusConnection {
         Ok(Reply::Event(configured, Some(("answer", answer))))
     }
 
-    fn unpublish(&mut self, cx: &mut Context<'_>, id: u64) -> Result<Reply, JanusError> {
+    fn unpublish(&mut self, cx: &mut Context<'_>, id: u64) -> ReplyResult {
         let shared = self.shared.clone();
         if !self.participant(id)?.unpublish(cx, &shared) {
             let why = "the handle publishes no stream";
@@ -225,7 +217,7 @@ impl JanusConnection {
         Ok(Reply::Event(data, None))
     }
 
-    fn leave_room(&mut self, cx: &mut Context<'_>, id: u64) -> Result<Reply, JanusError> {
+    fn leave_room(&mut self, cx: &mut Context<'_>, id: u64) -> ReplyResult {
         self.participant(id)?;
         let handle_use = self.handles.insert(id, HandleUse::Unused);
         self.release(cx, handle_use.unwrap_or(HandleUse::Unused));
@@ -240,7 +232,7 @@ impl JanusConnection {
         id: u64,
         room: JanusId,
         body: &Value,
-    ) -> Result<Reply, JanusError> {
+    ) -> ReplyResult {
         let shared = self.shared.clone();
         let found = shared.rooms().publications(&room);
         let (feeds, topic) =
@@ -255,12 +247,11 @@ impl JanusConnection {
                 return Err(error);
             }
         }
-        let (offer, streams) = subscriber.create_offer();
+        let (data, offer) = subscriber.create_offer("attached");
         cx.out.push_back(Output::Subscribe { topic });
         self.handles
             .insert(id, HandleUse::Subscriber(Box::new(subscriber)));
-        let data = json!({"videoroom": "attached", "streams": streams});
-        Ok(Reply::Event(data, Some(("offer", offer))))
+        Ok(Reply::Event(data, offer))
     }
 
     fn subscriber(&mut self, id: u64) -> Result<&mut Subscriber, JanusError> {
@@ -274,20 +265,14 @@ impl JanusConnection {
     }
 
     /// Handles a subscriber's answer.
-    fn start(
-        &mut self,
-        cx: &mut Context<'_>,
-        id: u64,
-        sdp: Option<&str>,
-    ) -> Result<Reply, JanusError> {
+    fn start(&mut self, cx: &mut Context<'_>, id: u64, sdp: Option<&str>) -> ReplyResult {
         let subscriber = self.subscriber(id)?;
         subscriber.handle_answer(cx, sdp)?;
         let next = subscriber.next_offer();
         let data = json!({"videoroom": "event", "started": "ok"});
-        if let Some((offer, streams)) = next {
+        if let Some((updated, offer)) = next {
             // Changes since the last offer follow in a new one.
-            let updated = json!({"videoroom": "updated", "streams": streams});
-            self.event(cx, id, &Value::Null, updated, Some(("offer", offer)));
+            self.event(cx, id, &Value::Null, updated, offer);
         }
         Ok(Reply::Event(data, None))
     }
@@ -299,7 +284,7 @@ impl JanusConnection {
         id: u64,
         request: &str,
         body: &Value,
-    ) -> Result<Reply, JanusError> {
+    ) -> ReplyResult {
         let shared = self.shared.clone();
         let subscriber = self.subscriber(id)?;
         let found = shared.rooms().publications(&subscriber.room);
@@ -314,10 +299,7 @@ impl JanusConnection {
         subscriber.unsubscribe(cx, removed);
         subscriber.subscribe(wanted);
         match subscriber.next_offer() {
-            Some((offer, streams)) => {
-                let data = json!({"videoroom": "updated", "streams": streams});
-                Ok(Reply::Event(data, Some(("offer", offer))))
-            }
+            Some((data, offer)) => Ok(Reply::Event(data, offer)),
             None if subscriber.offer_pending => {
                 Ok(Reply::Event(json!({"videoroom": "updating"}), None))
             }
@@ -368,9 +350,8 @@ impl JanusConnection {
                     return;
                 };
                 subscriber.unsubscribe_departed(&feeds);
-                if let Some((offer, streams)) = subscriber.next_offer() {
-                    let data = json!({"videoroom": "updated", "streams": streams});
-                    self.event(cx, id, &Value::Null, data, Some(("offer", offer)));
+                if let Some((data, offer)) = subscriber.next_offer() {
+                    self.event(cx, id, &Value::Null, data, offer);
                 }
             }
             _ => {}

@@ -41,6 +41,10 @@ fn answer(offer: &str) -> String {
     offer.answer(&config, &peer.local_transport()).to_string()
 }
 
+fn sdp_of((_, jsep): (Value, Jsep)) -> String {
+    jsep.expect("the event has an offer").1
+}
+
 fn answered(subscriber: &mut Subscriber, sdp: Option<&str>) -> Result<(), u64> {
     let mut cx = Context {
         now: NOW,
@@ -93,7 +97,7 @@ fn publisher_joining_during_an_offer_is_in_the_next_one() {
     assert_eq!(refused, Err(code::NO_SUCH_FEED));
     assert!(subscriber.sections.is_empty() && subscriber.next_offer().is_none());
     assert_eq!(subscribe(&mut subscriber, &first, &wants(1)), Ok(()));
-    let (offer, _) = subscriber.create_offer();
+    let offer = sdp_of(subscriber.create_offer("attached"));
     // An invalid answer changes nothing.
     assert_eq!(answered(&mut subscriber, None), Err(code::INVALID_SDP));
     let wrong = answer(&offer).replace("a=ice-pwd", "a=nice-pwd");
@@ -105,14 +109,15 @@ fn publisher_joining_during_an_offer_is_in_the_next_one() {
     assert_eq!(plays(&subscriber), [10]);
     // The first publisher leaves, and another one joins before the subscriber has answered.
     subscriber.unsubscribe_departed(&BTreeMap::new());
-    let (offer, _) = subscriber.next_offer().expect("something has changed");
+    let offer = sdp_of(subscriber.next_offer().expect("something has changed"));
     assert!(offer.contains("a=inactive"), "{offer}");
     assert_eq!(subscribe(&mut subscriber, &feed(2, 11), &wants(2)), Ok(()));
     assert!(subscriber.next_offer().is_none() && subscriber.offer_pending);
     assert_eq!(answered(&mut subscriber, Some(&answer(&offer))), Ok(()));
     assert_eq!(plays(&subscriber), [10]);
-    let (offer, streams) = subscriber.next_offer().expect("it was not offered yet");
-    assert_eq!(streams[0]["feed_id"], 2);
+    let event = subscriber.next_offer().expect("it was not offered yet");
+    assert_eq!(event.0["streams"][0]["feed_id"], 2);
+    let offer = sdp_of(event);
     assert_eq!(answered(&mut subscriber, Some(&answer(&offer))), Ok(()));
     assert_eq!(plays(&subscriber), [10, 11]);
     // The new track reuses the section of the first one, and there is nothing more to offer.
@@ -135,7 +140,7 @@ fn ended_subscriber_leaves_no_pending_state() {
         subscribe(&mut subscriber, &feed(1, 10), &json!([{"feed": 1}])),
         Ok(())
     );
-    let (offer, _) = subscriber.create_offer();
+    let offer = sdp_of(subscriber.create_offer("attached"));
     let gone = shared.registry().remove(&subscriber.id);
     assert!(gone.is_some());
     assert_eq!(
@@ -144,7 +149,7 @@ fn ended_subscriber_leaves_no_pending_state() {
     );
     let number = subscriber.number;
     assert!(shared.rooms().take_changes(number).is_empty());
-    assert!(shared.rooms().take_answer(number).is_none());
+    assert!(shared.rooms().pending_answers.remove(&number).is_none());
     // A PeerConnection that never started leaves nothing behind either.
     let negotiating = shared.create_peer(NOW, ([127, 0, 0, 1], 8889).into(), true);
     let negotiating = negotiating.expect("there is room");

@@ -26,8 +26,6 @@ pub struct ArrivalsCounts {
     /// Duplicates, packets that arrived too late to be reported, and pending packets discarded at a
     /// jump of the sequence numbers.
     pub unreported: u64,
-    /// Messages written.
-    pub messages: u64,
 }
 
 /// Pending arrivals of one transport. A packet causes no allocation once the queue has grown to its
@@ -185,7 +183,6 @@ impl Arrivals {
     fn next_message(&mut self, sender: u32, media: u32, base: u16, first: i64) -> TransportCc {
         let feedback_count = self.feedback_count;
         self.feedback_count = feedback_count.wrapping_add(1);
-        self.counts.messages += 1;
         TransportCc {
             sender,
             media,

@@ -1,6 +1,5 @@
 //! Candidates of the other side: which ones are checked, and why others are not.
 
-use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::sdp::{Candidate, CandidateAddress};
@@ -43,11 +42,9 @@ impl IgnoredCandidates {
         self.first.get_or_insert_with(|| what().into());
     }
 
-    fn append_reason(&self, what: &str, text: &mut String) {
-        if let Some(first) = &self.first {
-            let comma = if text.is_empty() { "" } else { ", " };
-            let _ = write!(text, "{comma}{} {what} (`{first}`)", self.count);
-        }
+    fn reason(&self, what: &str) -> Option<String> {
+        let first = self.first.as_ref()?;
+        Some(format!("{} {what} (`{first}`)", self.count))
     }
 }
 
@@ -101,24 +98,25 @@ impl RemoteCandidates {
         if !self.used.is_empty() {
             return None;
         }
-        let mut text = String::new();
-        self.tcp
-            .append_reason("over TCP, which is not supported", &mut text);
         let is_local = |name: &str| name.contains(".local ");
         let names = match self.names.first.as_deref().is_some_and(is_local) {
             true => "with a `.local` name (mDNS), which this machine cannot resolve",
             false => "with a host name, which is not resolved",
         };
-        self.names.append_reason(names, &mut text);
-        self.addresses
-            .append_reason("at addresses that are never checked", &mut text);
-        if self.others > 0 {
-            let comma = if text.is_empty() { "" } else { ", " };
-            let _ = write!(text, "{comma}{} without a media port", self.others);
-        }
-        Some(match text.is_empty() {
+        let others = format!("{} without a media port", self.others);
+        let reasons = [
+            self.tcp.reason("over TCP, which is not supported"),
+            self.names.reason(names),
+            self.addresses.reason("at addresses that are never checked"),
+            Some(others).filter(|_| self.others > 0),
+        ];
+        let reasons: Vec<_> = reasons.into_iter().flatten().collect();
+        Some(match reasons.is_empty() {
             true => "the server gave no candidates".to_owned(),
-            false => format!("the server gave no usable candidate: {text}"),
+            false => format!(
+                "the server gave no usable candidate: {}",
+                reasons.join(", ")
+            ),
         })
     }
 }

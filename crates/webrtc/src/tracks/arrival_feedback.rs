@@ -134,11 +134,7 @@ impl Tracks {
         let received = sum.received.saturating_sub(before.received);
         // Late packets may belong to the previous estimate.
         let lost = expected.saturating_sub(received) as f64;
-        let loss = if lost > 0.0 {
-            lost / expected as f64
-        } else {
-            0.0
-        };
+        let loss = lost / expected.max(1) as f64;
         let factor = match loss > LOSS_HIGH {
             true => 1.0 - loss / 2.0,
             false => 1.0,

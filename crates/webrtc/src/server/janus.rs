@@ -181,11 +181,7 @@ impl JanusConnection {
             return;
         }
         let Ok(message) = serde_json::from_slice::<Value>(body) else {
-            return self.refuse(
-                cx,
-                &Value::Null,
-                &janus_error(code::INVALID_JSON, "not JSON"),
-            );
+            return self.refuse(cx, &Value::Null, code::INVALID_JSON, "not JSON");
         };
         let result = match message["janus"].as_str() {
             _ if !self.is_authorized(&message) => {
@@ -213,7 +209,7 @@ impl JanusConnection {
         };
         match result {
             Ok(answer) => self.answer(cx, &message, answer),
-            Err(error) => self.refuse(cx, &message, &error),
+            Err((code, why)) => self.refuse(cx, &message, code, &why),
         }
     }
 
@@ -245,11 +241,7 @@ impl JanusConnection {
     fn handle_request(&mut self, cx: &mut Context<'_>, request: &str, message: &Value) {
         let id = message["handle_id"].as_u64().unwrap_or(0);
         let Some(handle_use) = self.handles.get_mut(&id) else {
-            return self.refuse(
-                cx,
-                message,
-                &janus_error(code::HANDLE_NOT_FOUND, "no such handle"),
-            );
+            return self.refuse(cx, message, code::HANDLE_NOT_FOUND, "no such handle");
         };
         match request {
             // The server only answers checks, so it needs no candidates of the client.
@@ -347,7 +339,7 @@ impl JanusConnection {
         self.send(cx, answer);
     }
 
-    fn refuse(&self, cx: &mut Context<'_>, message: &Value, (code, why): &JanusError) {
+    fn refuse(&self, cx: &mut Context<'_>, message: &Value, code: u64, why: &str) {
         add(&self.shared.counters.refused, 1);
         let error = json!({"janus": "error", "error": {"code": code, "reason": why}});
         self.answer(cx, message, error);

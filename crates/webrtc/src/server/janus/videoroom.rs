@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::subscriber::Subscriber;
 use super::{HandleUse, JanusConnection, JanusError, JoinedParticipant, Jsep, code, janus_error};
 use crate::server::add;
+use crate::server::negotiation::NegotiationError;
 use crate::server::publication::{Publication, Track};
 use crate::server::rooms::{Publications, Room, RoomError, announce_change};
 use crate::url::JanusId;
@@ -190,18 +191,15 @@ impl JanusConnection {
                 "the handle already publishes a stream",
             ));
         }
-        let negotiated = shared
-            .create_answerer(cx.now, local, sdp)
-            .map_err(|refused| (code::INVALID_SDP, refused.text))
-            .and_then(|(offer, negotiating)| {
-                let name = shared
-                    .rooms()
-                    .start_publishing(&participant.room, participant.number);
-                let gone = || janus_error(code::NO_SUCH_ROOM, "the room was removed");
-                let name = name.ok_or_else(gone)?;
-                let negotiated = shared.negotiate_publisher(&offer, &name, negotiating);
-                negotiated.map_err(|refused| (code::INVALID_SDP, refused.text))
-            })?;
+        let invalid = |refused: NegotiationError| (code::INVALID_SDP, refused.text);
+        let answerer = shared.create_answerer(cx.now, local, sdp);
+        let (offer, negotiating) = answerer.map_err(invalid)?;
+        let mut rooms = shared.rooms();
+        let name = rooms.start_publishing(&participant.room, participant.number);
+        drop(rooms);
+        let gone = || janus_error(code::NO_SUCH_ROOM, "the room was removed");
+        let negotiated = shared.negotiate_publisher(&offer, &name.ok_or_else(gone)?, negotiating);
+        let negotiated = negotiated.map_err(invalid)?;
         participant.peer_id = Some(negotiated.id);
         let answer = negotiated.answer.to_string();
         Ok(Reply::Event(configured, Some(("answer", answer))))

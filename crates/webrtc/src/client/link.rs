@@ -144,11 +144,6 @@ impl PeerLink {
         self.relay.as_ref()?.channel()
     }
 
-    /// Reason that the TURN server gave for refusing all addresses of the server.
-    fn turn_refusal(&self) -> Option<String> {
-        self.relay.as_ref()?.refusal()
-    }
-
     /// Reason why no address of the server is usable; `None` if one is.
     fn no_remote_reason(&self) -> Option<String> {
         self.peer.as_ref()?.no_remote_reason()
@@ -237,7 +232,8 @@ impl PeerLink {
     /// Returns the failure of a client without a candidate pair, with a more specific reason if one
     /// is known.
     fn ice_timeout(&self, what: &str) -> (Failure, String) {
-        match (self.turn_refusal(), self.no_remote_reason()) {
+        let refusal = self.relay.as_ref().and_then(|relay| relay.refusal());
+        match (refusal, self.no_remote_reason()) {
             (Some(refusal), _) => (Failure::TurnRefused, refusal),
             (None, Some(why)) => (Failure::NoCandidates, self.describe(&why)),
             (None, None) => (Failure::IceTimeout, self.describe(what)),

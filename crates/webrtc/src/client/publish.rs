@@ -352,12 +352,13 @@ impl OutgoingMedia {
         }
     }
 
-    /// Stops all streams.
+    /// Stops all streams, and adds the figures to the recorder.
     fn stop(&mut self, cx: &mut Context<'_>) {
         for stream in &self.streams {
             cx.out.push_back(Output::StopFlow { flow: stream.flow });
             stream.access(cx.flows, |encrypted| encrypted.media.stop());
         }
+        self.count(cx.flows, cx.recorder);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::signalling::{FeedPorts, FeedStream};
 use kit::connect_failure::ConnectFailure;
 use kit::media::rtp::header::Header;
-use session::{ChannelError, ChannelId, Context, Datagram, FlowId, Open, Output, ReadTiming};
+use session::{ChannelError, ChannelId, Context, Datagram, Open, Output, ReadTiming};
 
 /// Streams that are fed, and their sockets.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(in crate::client) struct RtpFeed {
     sockets: Vec<FeedSockets>,
     /// Empty until all sockets for media are open. Then it has one stream for each of `sockets`, in
     /// the same order.
-    outgoing_media: OutgoingMedia,
+    pub(super) outgoing_media: OutgoingMedia,
 }
 
 /// Sockets of a stream.
@@ -50,10 +50,6 @@ impl RtpFeed {
 
     pub(in crate::client) fn deadline(&self) -> Option<Time> {
         self.outgoing_media.next_due()
-    }
-
-    pub(super) fn has(&self, flow: FlowId) -> bool {
-        self.outgoing_media.has(flow)
     }
 
     fn sockets_of(&mut self, channel: ChannelId) -> Option<&mut FeedSockets> {
@@ -242,10 +238,10 @@ impl Client {
 
     /// Stops feeding, and adds the figures to the recorder.
     pub(in crate::client) fn end_feeding(&mut self, cx: &mut Context<'_>) {
-        let Some(feed) = &mut self.feed else { return };
+        let Some(mut feed) = self.feed.take() else {
+            return;
+        };
         feed.outgoing_media.stop(cx);
-        feed.outgoing_media.count(cx.flows, cx.recorder);
-        let Some(feed) = self.feed.take() else { return };
         for stream in feed.outgoing_media.streams {
             cx.flows.remove(stream.flow);
         }

@@ -159,7 +159,6 @@ impl PeerLink {
             return;
         }
         self.outgoing_media.stop(cx);
-        self.outgoing_media.count(cx.flows, cx.recorder);
         self.send_sender_reports(cx, true);
         for stream in std::mem::take(&mut self.outgoing_media.streams) {
             cx.flows.remove(stream.flow);
@@ -204,7 +203,8 @@ impl Client {
     /// Fails the client because a flow has ended. Flows end on their own only if nothing can be
     /// sent.
     pub(in crate::client) fn handle_flow_ended(&mut self, cx: &mut Context<'_>, flow: FlowId) {
-        if self.feed.as_ref().is_some_and(|feed| feed.has(flow)) {
+        let feed = self.feed.as_ref();
+        if feed.is_some_and(|feed| feed.outgoing_media.has(flow)) {
             return self.fail_feed(cx);
         }
         let mut links = self.links.iter();

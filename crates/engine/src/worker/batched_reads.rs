@@ -94,14 +94,9 @@ impl BatchedSocket {
     }
 }
 
-/// Result of a batched read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BatchRead {
-    /// Batched reads go on; the number is that of the datagrams in this read.
-    Goes(usize),
-    IsFast,
-    IsGone,
-}
+/// Number of datagrams of a batched read; `None` if batched reads of the socket end, because it is
+/// fast or gone.
+pub(super) type BatchRead = Option<usize>;
 
 /// The sockets that are read in batches.
 #[derive(Default)]
@@ -155,13 +150,8 @@ impl BatchedReads {
                     turn.idle -= 1;
                     return true;
                 }
-                match read(turn) {
-                    BatchRead::Goes(count) => {
-                        turn.brought(count);
-                        true
-                    }
-                    BatchRead::IsFast | BatchRead::IsGone => false,
-                }
+                let count = read(turn);
+                count.inspect(|&count| turn.brought(count)).is_some()
             });
         }
     }
@@ -169,7 +159,7 @@ impl BatchedReads {
     /// Reads all sockets, due or not.
     pub(super) fn read_all(&mut self, mut read: impl FnMut(&BatchedSocket) -> BatchRead) {
         for share in &mut self.shares {
-            share.retain(|turn| matches!(read(turn), BatchRead::Goes(_)));
+            share.retain(|turn| read(turn).is_some());
         }
     }
 }
@@ -201,10 +191,10 @@ mod tests {
         reads.add(7, SessionKey::NONE);
         assert_eq!(reads.next(), Time::from_start(LENGTH));
         let turns = SHARES as u32;
-        let slow = read(&mut reads, 15 * turns, BatchRead::Goes(FEW - 1));
+        let slow = read(&mut reads, 15 * turns, Some(FEW - 1));
         let rounds: Vec<u32> = slow.iter().map(|turn| (turn - 1) / turns).collect();
         assert_eq!(rounds, [0, 2, 6, 14]);
-        let fast = read(&mut reads, 24 * turns, BatchRead::Goes(MANY + 1));
+        let fast = read(&mut reads, 24 * turns, Some(MANY + 1));
         let rounds: Vec<u32> = fast.iter().map(|turn| (turn - 1) / turns).collect();
         assert_eq!(rounds[..5], [22, 26, 28, 29, 30]);
     }
@@ -216,18 +206,16 @@ mod tests {
         let mut count = 0;
         reads.read_due(Time::from_start(INTERVAL * 10), |_| {
             count += 1;
-            BatchRead::Goes(FEW)
+            Some(FEW)
         });
         assert_eq!(count, 1);
     }
 
     #[test]
     fn batched_reads_end_for_fast_and_closed_sockets() {
-        for verdict in [BatchRead::IsFast, BatchRead::IsGone] {
-            let mut reads = BatchedReads::default();
-            reads.add(7, SessionKey::NONE);
-            reads.read_all(|_| verdict);
-            assert_eq!(reads.next(), Time::NEVER);
-        }
+        let mut reads = BatchedReads::default();
+        reads.add(7, SessionKey::NONE);
+        reads.read_all(|_| None);
+        assert_eq!(reads.next(), Time::NEVER);
     }
 }

@@ -25,7 +25,7 @@ use super::ids::{ACCEPTED, ChannelKey, SessionKey, SocketId};
 use super::runtime::Runtime;
 use super::timers::Task;
 use crate::trace::Tracer;
-pub(super) use read_schedule::{FastCheck, ReadyAction, WantedRead};
+pub(super) use read_schedule::{ReadyAction, WantedRead};
 pub(super) use reading::Step;
 pub(super) use segment_times::SegmentTimes;
 pub(super) use source_addresses::NotConnected;
@@ -97,34 +97,6 @@ pub(super) enum Attempt {
         owner: ChannelKey,
         error: io::Error,
         others: Vec<SocketAddr>,
-    },
-}
-
-/// Result of sending the queue.
-pub(super) enum Flushed {
-    Broken,
-    /// The connection was closing and is now closed.
-    Gone,
-    /// The connection stays open.
-    On,
-}
-
-/// Result of queuing control bytes.
-pub(super) enum Queued {
-    Sent,
-    Full,
-    Broken,
-}
-
-/// Result of decrypting received bytes.
-pub(super) enum Decrypted {
-    /// The connection is closing; the bytes are ignored.
-    Ignored,
-    Failed(Fault),
-    Opened {
-        status: OpenStatus,
-        /// True if TLS's own responses could be sent.
-        sent: bool,
     },
 }
 
@@ -399,33 +371,35 @@ impl Connections {
         Some((local, stream.socket.peer_addr().ok()?))
     }
 
-    /// Queues control bytes, and sends them if the connection is open.
-    pub(super) fn send_control(&mut self, index: usize, bytes: &[u8]) -> Queued {
+    /// Queues control bytes, and sends them if the connection is open. Fails with the reason why
+    /// the connection cannot go on.
+    pub(super) fn send_control(&mut self, index: usize, bytes: &[u8]) -> Result<(), CloseReason> {
         let Some(stream) = self.streams.get_mut(index) else {
-            return Queued::Sent;
+            return Ok(());
         };
         if !stream.queue_control(bytes) {
-            Queued::Full
-        } else if stream.is_open() && stream.flush().is_err() {
-            Queued::Broken
+            return Err(CloseReason::SendQueueFull);
+        }
+        let broken = stream.is_open() && stream.flush().is_err();
+        if broken {
+            Err(CloseReason::Reset)
         } else {
-            Queued::Sent
+            Ok(())
         }
     }
 
-    /// Sends the queue. A closing connection is removed once its queue is empty.
-    pub(super) fn flush(&mut self, index: usize) -> Flushed {
+    /// Sends the queue. A closing connection is removed once its queue is empty. Returns `true` if
+    /// the connection stays open; fails if it broke.
+    pub(super) fn flush(&mut self, index: usize) -> io::Result<bool> {
         let Some(stream) = self.streams.get_mut(index) else {
-            return Flushed::Gone;
+            return Ok(false);
         };
-        if stream.flush().is_err() {
-            return Flushed::Broken;
-        }
-        if matches!(stream.state, State::Closing { .. }) && stream.is_drained() {
+        stream.flush()?;
+        let is_closed = matches!(stream.state, State::Closing { .. }) && stream.is_drained();
+        if is_closed {
             self.streams.remove(index);
-            return Flushed::Gone;
         }
-        Flushed::On
+        Ok(!is_closed)
     }
 
     /// Closes a connection. If its queue is not empty, it may linger to send it.
@@ -468,7 +442,8 @@ impl Connections {
         Some(stream)
     }
 
-    /// Decrypts received bytes, with their arrival times. Returns `None` if the connection is gone.
+    /// Decrypts received bytes, with their arrival times. Also returns `true` if TLS's own responses
+    /// could be sent. Returns `None` if the connection is gone.
     pub(super) fn unseal(
         &mut self,
         index: usize,
@@ -476,11 +451,11 @@ impl Connections {
         runs: &[ArrivalRun],
         plain: &mut Vec<u8>,
         plain_runs: &mut Vec<ArrivalRun>,
-    ) -> Option<Decrypted> {
+    ) -> Option<Result<(OpenStatus, bool), Fault>> {
         let stream = self.streams.get_mut(index)?;
         // A closing connection ignores received bytes.
         if matches!(stream.state, State::Closing { .. }) {
-            return Some(Decrypted::Ignored);
+            return Some(Ok((OpenStatus::default(), true)));
         }
         let result = stream.open_sealed(bytes, runs, plain, plain_runs);
         if let Some(trace) = &mut stream.trace {
@@ -488,10 +463,7 @@ impl Connections {
         }
         // Responses of the handshake, or the alert that gives the error.
         let sent = stream.flush().is_ok();
-        Some(match result {
-            Ok(status) => Decrypted::Opened { status, sent },
-            Err(fault) => Decrypted::Failed(fault),
-        })
+        Some(result.map(|status| (status, sent)))
     }
 }
 

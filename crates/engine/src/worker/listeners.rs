@@ -29,18 +29,6 @@ pub(super) struct Listeners {
     acceptors: Vec<Acceptor>,
 }
 
-/// Result of an attempt to accept a connection.
-pub(super) enum Accepting {
-    One(TcpStream),
-    /// No connection is waiting.
-    Nothing,
-    Failed {
-        error: io::Error,
-        /// True if the next waiting connection can be accepted immediately.
-        goes_on: bool,
-    },
-}
-
 impl Listeners {
     pub(super) fn add(
         &mut self,
@@ -81,24 +69,25 @@ impl Listeners {
         self.listeners.clear();
     }
 
-    /// Accepts a connection; `number` is its number in this turn.
-    pub(super) fn accept(&self, index: usize, number: usize, runtime: &mut Runtime) -> Accepting {
+    /// Accepts a connection; `number` is its number in this turn. Returns `None` if none is
+    /// waiting.
+    pub(super) fn accept(
+        &self,
+        index: usize,
+        number: usize,
+        runtime: &mut Runtime,
+    ) -> io::Result<Option<TcpStream>> {
         let Some(listener) = self.listeners.get(index) else {
-            return Accepting::Nothing;
+            return Ok(None);
         };
         if number >= ACCEPTED_A_TURN {
             runtime.read_later(SocketId::Listener(index));
-            return Accepting::Nothing;
+            return Ok(None);
         }
         match listener.accept() {
-            Ok((socket, _)) => Accepting::One(socket),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepting::Nothing,
-            // The connection was reset, or no descriptor is left. No further event announces the
-            // other waiting connections.
-            Err(error) => Accepting::Failed {
-                goes_on: error.kind() == io::ErrorKind::ConnectionAborted,
-                error,
-            },
+            Ok((socket, _)) => Ok(Some(socket)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -180,16 +169,16 @@ mod tests {
             .expect("it is polled");
         let _client = Client::connect(at).expect("it listens");
         let late = listeners.accept(0, ACCEPTED_A_TURN, &mut runtime);
-        assert!(matches!(late, Accepting::Nothing));
+        assert!(matches!(late, Ok(None)));
         assert_eq!(runtime.readiness.take_unread(), [SocketId::Listener(0)]);
         let give_up = Instant::now() + Duration::from_secs(10);
-        while !matches!(listeners.accept(0, 0, &mut runtime), Accepting::One(_)) {
+        while !matches!(listeners.accept(0, 0, &mut runtime), Ok(Some(_))) {
             assert!(Instant::now() < give_up, "it has connected");
         }
         assert!(listeners.is_open(0));
         listeners.close();
         assert!(listeners.are_any() && !listeners.is_open(0));
         let closed = listeners.accept(0, 0, &mut runtime);
-        assert!(matches!(closed, Accepting::Nothing));
+        assert!(matches!(closed, Ok(None)));
     }
 }

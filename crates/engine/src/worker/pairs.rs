@@ -459,7 +459,7 @@ impl Pairs {
         counting: &mut MediaCounter<'_>,
     ) -> BatchRead {
         let Some(batch) = batch else {
-            return BatchRead::Goes(0);
+            return Some(0);
         };
         let clock = counting.runtime.clock.same_start();
         let id = SocketId::Pair(place);
@@ -467,7 +467,7 @@ impl Pairs {
         loop {
             let end = self.own.get(place);
             if end.is_none_or(|end| !end.socket.in_batches || end.owner.session != key) {
-                return BatchRead::IsGone;
+                return None;
             }
             let more = match self.receive(id, batch, counting.runtime) {
                 ReceiveOutcome::Filled { more } => {
@@ -491,10 +491,10 @@ impl Pairs {
             let end = &mut self.own[place];
             end.socket.end_batches(id, counting.runtime);
             if !end.socket.in_batches {
-                return BatchRead::IsFast;
+                return None;
             }
         }
-        BatchRead::Goes(totals.datagrams)
+        Some(totals.datagrams)
     }
 
     /// Counts the datagrams that the kernel dropped at a socket since the last call.

@@ -88,13 +88,6 @@ pub(crate) enum ReadyAction {
     Ending(ChannelKey),
 }
 
-/// Result of checking a fast connection.
-pub(crate) enum FastCheck {
-    IsNoMore,
-    Nothing,
-    Read(WantedRead),
-}
-
 impl Connections {
     fn are_read_periodically(&self) -> bool {
         self.segment_times
@@ -315,21 +308,19 @@ impl Connections {
         self.turns.fast = indices;
     }
 
-    /// Checks whether a connection is still fast, and returns what is to be read from it.
-    pub(crate) fn check_fast(&mut self, index: usize, now: Time) -> FastCheck {
+    /// Returns what is to be read from a fast connection, or `None` if it is not fast any more.
+    pub(crate) fn check_fast(&mut self, index: usize, now: Time) -> Option<WantedRead> {
         let watched = self.streams.get_mut(index);
         let watched = watched.and_then(|stream| stream.watched.as_mut());
         // The index may belong to another connection by now.
-        let Some(watched) = watched.filter(|watched| watched.fast) else {
-            return FastCheck::IsNoMore;
-        };
+        let watched = watched.filter(|watched| watched.fast)?;
         let known = watched.known();
         watched.fast = watched.seldom && now.since(watched.read) < READ_INTERVAL / 2;
-        match watched.fast {
-            false => FastCheck::IsNoMore,
-            true if watched.ending || known < WITH_OTHERS => FastCheck::Nothing,
-            true => FastCheck::Read(WantedRead::Known(known)),
-        }
+        let wanted = match watched.ending || known < WITH_OTHERS {
+            true => WantedRead::Nothing,
+            false => WantedRead::Known(known),
+        };
+        watched.fast.then_some(wanted)
     }
 
     /// Notes that a session is stopping. Its connections are read more often, so that nothing has

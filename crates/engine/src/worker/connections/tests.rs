@@ -142,9 +142,9 @@ fn full_queue_refuses_control_and_drains_after_close() {
     // The connection is not established yet, so nothing is sent.
     let all = SEND_QUEUE_BYTES + CONTROL_ROOM_BYTES;
     let sent = bench.connections.send_control(index, &vec![7; all]);
-    assert!(matches!(sent, Queued::Sent));
+    assert!(sent.is_ok());
     let sent = bench.connections.send_control(index, b"x");
-    assert!(matches!(sent, Queued::Full));
+    assert_eq!(sent, Err(CloseReason::SendQueueFull));
     let (mut theirs, _) = bench.listener.accept().expect("it connects");
     assert!(matches!(bench.attempt(index), Attempt::Open { .. }));
     bench.connections.close(index, &mut bench.runtime);
@@ -155,9 +155,8 @@ fn full_queue_refuses_control_and_drains_after_close() {
         received
     });
     bench.wait(|bench| match bench.connections.flush(index) {
-        Flushed::Gone => Some(()),
-        Flushed::On => None,
-        Flushed::Broken => panic!("it is read"),
+        Ok(stays_open) => (!stays_open).then_some(()),
+        Err(_) => panic!("it is read"),
     });
     assert!(reader.join().expect("it read all") == vec![7; all]);
     assert!(!bench.connections.any_closes());

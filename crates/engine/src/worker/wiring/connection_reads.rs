@@ -1,20 +1,19 @@
 //! Received data: dispatch of readiness events, and reading of connections.
 
+use std::io;
 use std::time::Duration;
 
 use kit::metrics as clients;
 use measure::{ArrivalRun, Time};
 use mio::event::Event;
+use net::tls::{Fault, OpenStatus};
 use session::{CloseReason, Input};
 
 use crate::worker::Worker;
-use crate::worker::connections::{
-    Attempt, Decrypted, FastCheck, Flushed, Party, ReadyAction, State, Step, Stream, WantedRead,
-};
+use crate::worker::connections::{Attempt, Party, ReadyAction, State, Step, Stream, WantedRead};
 use crate::worker::error_mapping::channel_error;
 use crate::worker::exchanges::around;
 use crate::worker::ids::{ACCEPTED, ChannelKey, SessionKey, SocketId};
-use crate::worker::listeners::Accepting;
 use crate::worker::sessions::Channel;
 use crate::worker::timers::Task;
 
@@ -57,9 +56,9 @@ impl Worker {
 
     pub(crate) fn writable(&mut self, index: usize) {
         match self.connections.flush(index) {
-            Flushed::Broken => self.lose_stream(index, CloseReason::Reset),
-            Flushed::Gone => {}
-            Flushed::On => {
+            Err(_) => self.lose_stream(index, CloseReason::Reset),
+            Ok(false) => {}
+            Ok(true) => {
                 self.exchanges.go_on(around!(self), index);
                 self.deliver_ended_exchanges();
             }
@@ -69,7 +68,7 @@ impl Worker {
     fn accept(&mut self, index: usize) {
         for number in 0.. {
             match self.listeners.accept(index, number, &mut self.runtime) {
-                Accepting::One(socket) => {
+                Ok(Some(socket)) => {
                     let (refused, text) = self.listeners.refuses(index, self.connections.count());
                     if let Some(text) = text {
                         self.note("sessions_refused", None, text);
@@ -85,10 +84,12 @@ impl Worker {
                         Err(error) => self.note("accept_failed", None, error.to_string()),
                     }
                 }
-                Accepting::Nothing => return,
-                Accepting::Failed { error, goes_on } => {
+                Ok(None) => return,
+                Err(error) => {
                     self.note("accept_failed", None, error.to_string());
-                    if !goes_on {
+                    // No descriptor is left, and no further event announces the other waiting
+                    // connections. After a reset, the next one can be accepted immediately.
+                    if error.kind() != io::ErrorKind::ConnectionAborted {
                         let task = Task::Accept { socket: index };
                         let again = self.runtime.clock.now() + ACCEPT_AGAIN;
                         self.runtime.timers.add(again, task);
@@ -281,13 +282,11 @@ impl Worker {
         let Some(mut indices) = self.connections.take_fast(now) else {
             return;
         };
-        indices.retain(|&index| match self.connections.check_fast(index, now) {
-            FastCheck::IsNoMore => false,
-            FastCheck::Nothing => true,
-            FastCheck::Read(wanted) => {
-                self.read_known(index, wanted);
-                true
-            }
+        indices.retain(|&index| {
+            let wanted = self.connections.check_fast(index, now);
+            wanted
+                .inspect(|&wanted| self.read_known(index, wanted))
+                .is_some()
         });
         self.connections.put_fast(indices);
     }
@@ -346,18 +345,17 @@ impl Worker {
     fn unsealed(
         &mut self,
         index: usize,
-        unsealed: Decrypted,
+        unsealed: Result<(OpenStatus, bool), Fault>,
         came: Option<Time>,
         plain: &[u8],
         plain_runs: &[ArrivalRun],
     ) -> bool {
         let (status, sent) = match unsealed {
-            Decrypted::Ignored => return true,
-            Decrypted::Failed(fault) => {
+            Ok(opened) => opened,
+            Err(fault) => {
                 self.tls_failed(index, &fault);
                 return false;
             }
-            Decrypted::Opened { status, sent } => (status, sent),
         };
         let ended = status.peer_closed;
         if status.handshake_done {

@@ -11,7 +11,7 @@ use session::{CloseReason, FlowId, Input, Note, Open, Outcome, Output, Port};
 
 use crate::messages::WorkerReport;
 use crate::worker::Worker;
-use crate::worker::connections::{Queued, Stream};
+use crate::worker::connections::Stream;
 use crate::worker::exchanges::around;
 use crate::worker::ids::{ChannelKey, FlowSender, SessionKey, SocketId};
 use crate::worker::name_cache::SocketKind;
@@ -197,12 +197,12 @@ impl Worker {
         };
         let sent = match state {
             Channel::Stream(place) => match self.connections.send_control(place, bytes) {
-                Queued::Sent => true,
-                Queued::Full => {
-                    self.lose_stream(place, CloseReason::SendQueueFull);
-                    false
+                Ok(()) => true,
+                Err(reason) => {
+                    self.lose_stream(place, reason);
+                    // What a broken connection does not send is not the tester's failure.
+                    reason == CloseReason::Reset
                 }
-                Queued::Broken => return self.lose_stream(place, CloseReason::Reset),
             },
             Channel::Pair {
                 pair,

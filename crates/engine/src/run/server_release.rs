@@ -33,7 +33,6 @@ pub(crate) fn groups(scenario: &Scenario) -> BTreeSet<IpAddr> {
 #[derive(Debug, Default)]
 pub(crate) struct PeakHoldings {
     before: HeldResources,
-    groups: BTreeSet<IpAddr>,
     groups_peak: u64,
     file_descriptors_peak: u64,
     uss_peak: u64,
@@ -51,8 +50,6 @@ impl PeakHoldings {
 
     /// Adds an observation.
     pub(crate) fn add(&mut self, seen: &HeldResources) {
-        let groups = seen.groups.iter().flatten().copied();
-        self.groups.extend(groups);
         let count = seen.groups.as_ref().map_or(0, BTreeSet::len) as u64;
         self.groups_peak = self.groups_peak.max(count);
         let raise = |peak: &mut u64, seen: Option<u64>| *peak = seen.unwrap_or(0).max(*peak);
@@ -188,7 +185,6 @@ mod tests {
     fn lingering(before: HeldResources, peak: &HeldResources) -> ReleaseObserver {
         let mut holding = PeakHoldings {
             before: before.clone(),
-            groups: BTreeSet::new(),
             groups_peak: 0,
             file_descriptors_peak: 0,
             uss_peak: 0,

@@ -123,7 +123,6 @@ pub fn send(
     })?;
     if let Some(report) = &mut report {
         report.write(&serde_json::json!({ "pacing": finished.pacing, "seed": seed }))?;
-        report.finish()?;
     }
     Ok(finished)
 }

@@ -141,7 +141,6 @@ pub fn serve(
     )?;
     if let Some(report) = &mut report {
         report.line(&tally.final_line())?;
-        report.finish()?;
     }
     let mut lines = tally.result();
     lines.append(&mut refused);
@@ -283,10 +282,5 @@ impl ReportFile {
 
     fn failed(&self) -> impl FnOnce(io::Error) -> EngineError + use<> {
         EngineError::system(format!("cannot write {}", self.path.display()))
-    }
-
-    pub(crate) fn finish(&mut self) -> Result<(), EngineError> {
-        let failed = self.failed();
-        self.file.flush().map_err(failed)
     }
 }

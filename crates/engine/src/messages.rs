@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use measure::{Time, Window};
-use session::Record;
-use session::StreamRow;
+use session::{Record, Service, StreamRow};
 
 use crate::network::resolver::ResolverAnswer;
 use crate::window_merger::MergedWindow;
@@ -73,17 +72,37 @@ pub(crate) enum WorkerReport {
 /// State of a client.
 #[derive(Debug)]
 pub(crate) struct ClientState {
-    pub(crate) id: u64,
+    pub(crate) client: Client,
     pub(crate) population: String,
+    /// End time and outcome; `None` while the client is running.
+    pub(crate) ended: Option<(Time, session::Outcome)>,
+}
+
+/// Data of a client for the plan and the run file.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: u64,
     pub(crate) slot: u64,
     pub(crate) generation: u32,
     pub(crate) url: String,
     pub(crate) due: Time,
     pub(crate) begun: Time,
     pub(crate) first_media: Option<Time>,
-    /// End time and outcome; `None` while the client is running.
-    pub(crate) ended: Option<(Time, session::Outcome)>,
+    /// How well a viewer was served, known at its end.
+    pub(crate) service: Option<Service>,
     pub(crate) streams: Vec<StreamRow>,
-    /// Media description, of a client that asks for one.
+    /// Media description given by the server, if the client is one that asks for it.
     pub(crate) described: Option<Box<measure::media::MediaDescription>>,
+}
+
+impl Client {
+    /// Returns the data of a running client, with the current results of its streams.
+    pub(crate) fn so_far(&self, streams: Vec<StreamRow>) -> Client {
+        Client {
+            url: self.url.clone(),
+            streams,
+            described: None,
+            ..*self
+        }
+    }
 }

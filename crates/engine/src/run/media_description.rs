@@ -201,8 +201,10 @@ fn collect_answers(answers: &mut Answers, pool: &WorkerPool, deadline: Instant, 
 }
 
 /// Result of a client that has ended; `None` if it is still running.
-fn answer_of(client: ClientState) -> Option<(String, Result<MediaDescription, String>)> {
-    let (_, outcome) = client.ended?;
+fn answer_of(
+    ClientState { client, ended, .. }: ClientState,
+) -> Option<(String, Result<MediaDescription, String>)> {
+    let (_, outcome) = ended?;
     let answer = match (client.described, outcome) {
         (Some(description), _) => Ok(*description),
         (None, Outcome::Failed(failure) | Outcome::EndedByServer { failure, .. }) => {

@@ -7,8 +7,9 @@ use session::{Outcome, StreamRow};
 use crate::messages::ClientState;
 
 /// Returns the row of a client, with its secrets masked.
-pub(crate) fn client_row(client: ClientState, secrets: &Secrets) -> ClientRow {
-    let (ended, outcome) = client.ended.unzip();
+pub(crate) fn client_row(state: ClientState, secrets: &Secrets) -> ClientRow {
+    let client = state.client;
+    let (ended, outcome) = state.ended.unzip();
     let mut streams = client.streams.iter().map(StreamRow::to_json).collect();
     // The texts are the tester's own, except URLs, so only URLs are masked.
     Secrets::default().mask_json(&mut streams);
@@ -22,7 +23,7 @@ pub(crate) fn client_row(client: ClientState, secrets: &Secrets) -> ClientRow {
     };
     ClientRow {
         id: client.id,
-        subject: client.population,
+        subject: state.population,
         slot: u32::try_from(client.slot).unwrap_or(u32::MAX),
         generation: client.generation,
         url: mask_text(&client.url),

@@ -13,9 +13,8 @@ use scenario::{Leave, Pick};
 use session::{Failure, Outcome, Session};
 
 use super::ids::{ClientIds, SessionKey};
-use super::sessions::Client;
 use super::windows::WINDOW;
-use crate::messages::ClientState;
+use crate::messages::{Client, ClientState};
 use crate::trace::{Traced, Tracer};
 
 /// Plan of a population on one worker.
@@ -315,11 +314,9 @@ impl Populations {
         let url = plan.urls[(place % plan.urls.len() as u64) as usize].clone();
         let session = (plan.client)(&url, identity);
         let (leave, trace) = (plan.leave, plan.traced.get(&slot).cloned());
-        population.recorder.add(clients::STARTED, 1);
-        let late = begun.since(due);
-        population
-            .recorder
-            .record(clients::START_LATENESS, late.as_nanos() as u64);
+        let (recorder, late) = (&mut population.recorder, begun.since(due));
+        recorder.add(clients::STARTED, 1);
+        recorder.record_duration(clients::START_LATENESS, late);
         if late > health::LATE_START {
             tester.add(tester::NOT_STARTED_IN_TIME, 1);
         }
@@ -394,11 +391,11 @@ impl Populations {
         if let Some(plan) = &mut population.plan {
             plan.share.ended(client.slot, ended);
         }
-        let mut state = client.state(population.name.clone());
-        state.ended = Some((ended, outcome));
-        state.streams = client.streams;
-        state.described = client.described;
-        state
+        ClientState {
+            client,
+            population: population.name.clone(),
+            ended: Some((ended, outcome)),
+        }
     }
 
     /// Returns the metrics of the current window. The next window ends at `next_ends`.

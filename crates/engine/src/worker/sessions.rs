@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use measure::Time;
-use session::{ChannelId, FlowId, PeerId, Service, Session, StreamRow};
+use session::{ChannelId, FlowId, PeerId, Session};
 use slab::Slab;
 
 use super::ids::{ChannelKey, FlowSender, SessionKey};
 use super::pairs::PairIndices;
 use super::timers::beat_at;
 use super::windows::HEARTBEAT;
-use crate::messages::ClientState;
+use crate::messages::Client;
 use crate::trace::Tracer;
 
 /// A session and everything the worker holds for it.
@@ -45,42 +45,6 @@ pub(super) struct Slot {
     pub(super) has_late_socket: bool,
     /// Trace of the datagrams and bytes received and sent, if the client is traced.
     pub(super) trace: Option<Tracer>,
-}
-
-/// Data of a client for the plan and the run file.
-#[derive(Debug)]
-pub(super) struct Client {
-    pub(super) id: u64,
-    pub(super) slot: u64,
-    pub(super) generation: u32,
-    pub(super) url: String,
-    pub(super) due: Time,
-    pub(super) begun: Time,
-    pub(super) first_media: Option<Time>,
-    /// How well a viewer was served, known at its end.
-    pub(super) service: Option<Service>,
-    pub(super) streams: Vec<StreamRow>,
-    /// Media description given by the server, if the client is one that asks for it.
-    pub(super) described: Option<Box<measure::media::MediaDescription>>,
-}
-
-impl Client {
-    /// Returns the client's row while it is running, without its streams.
-    pub(super) fn state(&self, population: String) -> ClientState {
-        ClientState {
-            id: self.id,
-            population,
-            slot: self.slot,
-            generation: self.generation,
-            url: self.url.clone(),
-            due: self.due,
-            begun: self.begun,
-            first_media: self.first_media,
-            ended: None,
-            streams: Vec::new(),
-            described: None,
-        }
-    }
 }
 
 /// State of a session's channel.

@@ -787,5 +787,5 @@ fn long_running_clients_are_reported_before_they_end() {
     );
     assert!(seen.clients[0].ended.is_none());
     assert_eq!(seen.clients.len(), 2);
-    assert_eq!(seen.clients[0].id, seen.clients[1].id);
+    assert_eq!(seen.clients[0].client.id, seen.clients[1].client.id);
 }

@@ -8,10 +8,10 @@ use measure::Time;
 use scenario::Leave;
 use session::{Failure, Input, Outcome, Session};
 
-use crate::messages::WorkerReport;
+use crate::messages::{Client, ClientState, WorkerReport};
 use crate::worker::ids::SessionKey;
 use crate::worker::populations::NewClient;
-use crate::worker::sessions::{Client, Slot};
+use crate::worker::sessions::Slot;
 use crate::worker::timers::Task;
 use crate::worker::{Phase, Worker};
 
@@ -168,8 +168,11 @@ impl Worker {
         let step = usize::try_from(LIVING_EVERY).unwrap_or(1);
         for slot in self.sessions.every_nth(first, step) {
             let Some(client) = &slot.client else { continue };
-            let mut state = client.state(self.populations.name(slot.population).to_owned());
-            state.streams = slot.session.streams(&mut self.sinks);
+            let state = ClientState {
+                client: client.so_far(slot.session.streams(&mut self.sinks)),
+                population: self.populations.name(slot.population).to_owned(),
+                ended: None,
+            };
             self.links.report(WorkerReport::Client(Box::new(state)));
         }
     }

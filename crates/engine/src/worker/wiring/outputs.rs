@@ -9,7 +9,7 @@ use net::batch::Address;
 use session::exchange::Exchange;
 use session::{CloseReason, FlowId, Input, Note, Open, Outcome, Output, Port};
 
-use crate::messages::WorkerReport;
+use crate::messages::{Client, WorkerReport};
 use crate::worker::Worker;
 use crate::worker::connections::Stream;
 use crate::worker::exchanges::around;
@@ -17,7 +17,7 @@ use crate::worker::ids::{ChannelKey, FlowSender, SessionKey, SocketId};
 use crate::worker::name_cache::SocketKind;
 use crate::worker::pacer::{FlowOwner, PacerEvents};
 use crate::worker::pairs::MulticastOutput;
-use crate::worker::sessions::{Channel, Client, Peer};
+use crate::worker::sessions::{Channel, Peer};
 use crate::worker::topics::TOPICS_MAX;
 
 impl Worker {

@@ -98,14 +98,6 @@ struct PendingConnection {
     proven: bool,
 }
 
-/// Next step for a connection.
-enum NextStep {
-    Waits,
-    /// Refused or closed.
-    Out,
-    In(Box<ReceptionOrder>),
-}
-
 struct AdmissionThread {
     poll: Poll,
     listener: TcpListener,
@@ -219,25 +211,20 @@ impl AdmissionThread {
 
     /// Handles the messages of a connection.
     fn handle_messages(&mut self, number: u64) {
-        loop {
-            let proven = self.waiting.values().filter(|other| other.proven).count();
-            let Some(pending) = self.waiting.get_mut(&number) else {
-                return;
-            };
-            match pending.next(&self.terms, proven) {
-                Ok(Some(NextStep::Waits)) => {}
-                Ok(None) => return,
-                Ok(Some(NextStep::In(wanted))) => {
-                    if let Some(pending) = self.waiting.remove(&number) {
-                        self.admit(pending, *wanted);
-                    }
-                    return;
+        let proven = self.waiting.values().filter(|other| other.proven).count();
+        let Some(pending) = self.waiting.get_mut(&number) else {
+            return;
+        };
+        match pending.next(&self.terms, proven) {
+            Ok(None) => {}
+            Ok(Some(wanted)) => {
+                if let Some(pending) = self.waiting.remove(&number) {
+                    self.admit(pending, *wanted);
                 }
-                Ok(Some(NextStep::Out)) | Err(_) => {
-                    self.waiting.remove(&number);
-                    self.terms.refuse();
-                    return;
-                }
+            }
+            Err(_) => {
+                self.waiting.remove(&number);
+                self.terms.refuse();
             }
         }
     }
@@ -265,39 +252,43 @@ impl AdmissionThread {
 }
 
 impl PendingConnection {
-    /// Handles the next message. Returns `None` if none is complete. `proven` is the number of
+    /// Handles messages up to the order for the run. Returns `None` if it has not arrived
+    /// completely; fails if the connection is refused or closed. `proven` is the number of
     /// authenticated connections.
-    fn next(&mut self, terms: &Terms, proven: usize) -> Result<Option<NextStep>, String> {
-        let order = loop {
-            if let Some(order) = self.connection.receive::<RunMessage>(LINE_MAX)? {
-                break order;
-            }
-            // The rest of a long line causes no further readiness event, so the socket is read
-            // until it would block.
-            match self.connection.stream.peek(&mut [0]) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) => return Err(error.to_string()),
-            }
-        };
-        let why = match (self.proven, order) {
-            (true, RunMessage::Prepare(wanted)) => return Ok(Some(NextStep::In(wanted))),
-            (false, RunMessage::Proof { proof }) if !terms.proves(&proof, &self.challenge) => {
-                "wrong secret: use the one that `streamgauge receive` was started with, or has printed"
-            }
-            (false, RunMessage::Proof { .. }) if proven >= PROVEN_MAX => {
-                "too many runs are waiting to be admitted"
-            }
-            (false, RunMessage::Proof { .. }) => {
-                self.proven = true;
-                self.until = Instant::now() + PROOF_TIMEOUT;
-                return Ok(Some(NextStep::Waits));
-            }
-            _ => return Ok(Some(NextStep::Out)),
-        };
-        let why = why.to_owned();
-        self.connection.send(&WorkerMessage::Refused { why })?;
-        Ok(Some(NextStep::Out))
+    fn next(
+        &mut self,
+        terms: &Terms,
+        proven: usize,
+    ) -> Result<Option<Box<ReceptionOrder>>, String> {
+        loop {
+            let Some(order) = self.connection.receive::<RunMessage>(LINE_MAX)? else {
+                // The rest of a long line causes no further readiness event, so the socket is read
+                // until it would block.
+                match self.connection.stream.peek(&mut [0]) {
+                    Ok(_) => continue,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                    Err(error) => return Err(error.to_string()),
+                }
+            };
+            let why = match (self.proven, order) {
+                (true, RunMessage::Prepare(wanted)) => return Ok(Some(wanted)),
+                (false, RunMessage::Proof { proof }) if !terms.proves(&proof, &self.challenge) => {
+                    "wrong secret: use the one that `streamgauge receive` was started with, or has printed"
+                }
+                (false, RunMessage::Proof { .. }) if proven >= PROVEN_MAX => {
+                    "too many runs are waiting to be admitted"
+                }
+                (false, RunMessage::Proof { .. }) => {
+                    self.proven = true;
+                    self.until = Instant::now() + PROOF_TIMEOUT;
+                    continue;
+                }
+                _ => return Err("another message was expected".to_owned()),
+            };
+            let why = why.to_owned();
+            self.connection.send(&WorkerMessage::Refused { why })?;
+            return Err("it was refused".to_owned());
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use measure::{Totals, Verdict};
 use crate::worker::WINDOW;
 
 /// State of a run, reported once per window.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Progress {
     /// Time since the run began.
     pub elapsed: Duration,
@@ -39,19 +39,12 @@ impl Progress {
     /// Progress of a phase without clients: before the run begins, or after the last has left.
     pub(crate) fn without_clients(phase: Phase) -> Progress {
         Progress {
-            elapsed: Duration::ZERO,
             phase,
-            populations: Vec::new(),
-            thresholds: Vec::new(),
-            server_cpu: None,
             tester: TesterProgress {
                 healthy: true,
                 ..TesterProgress::default()
             },
-            runners: Vec::new(),
-            failures: Vec::new(),
-            is_held: false,
-            held: Duration::ZERO,
+            ..Progress::default()
         }
     }
 }
@@ -66,13 +59,14 @@ pub struct Failures {
 }
 
 /// Phase of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// The server is starting; the text names the step.
     Launching(String),
     /// Warning before the run begins. The run continues.
     Warning(String),
     /// Clients are running.
+    #[default]
     Running,
     /// Sessions are shutting down.
     Stopping,

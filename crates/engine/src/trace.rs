@@ -314,14 +314,8 @@ impl Drop for ActiveTrace {
 }
 
 fn finish(records: &Sender<Record>) {
-    let record = Record {
-        at: Time::ZERO,
-        order: Time::ZERO,
-        what: RecordKind::Finish,
-        bytes: Box::default(),
-    };
     // A writer that has ended needs no record.
-    let _ = records.send(record);
+    let _ = records.send(Record::event(Time::ZERO, Time::ZERO, RecordKind::Finish));
 }
 
 /// Path of a trace file: `x.run` becomes `x.run.viewers-17.pcapng`.

@@ -29,6 +29,16 @@ pub(super) struct Record {
 }
 
 impl Record {
+    /// A record without bytes.
+    pub(super) fn event(at: Time, order: Time, what: RecordKind) -> Record {
+        Record {
+            at,
+            order,
+            what,
+            bytes: Box::default(),
+        }
+    }
+
     pub(super) fn size(&self) -> usize {
         RECORD_BYTES + self.bytes.len()
     }
@@ -144,12 +154,7 @@ impl Tracer {
     }
 
     fn event(&self, at: Time, order: Time, what: RecordKind) {
-        let record = Record {
-            at,
-            order,
-            what,
-            bytes: Box::default(),
-        };
+        let record = Record::event(at, order, what);
         self.record(record, self.shared.room + EVENT_ROOM);
     }
 

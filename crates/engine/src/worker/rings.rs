@@ -62,14 +62,8 @@ const KERNEL_TICK_MAX: Duration = Duration::from_millis(10);
 /// Assignment of a media port to a session.
 #[derive(Clone, Copy)]
 struct PortAssignment {
-    sink: SinkId,
-    session: SessionKey,
-    population: usize,
+    port: RingPort,
     local: IpAddr,
-    /// Senders whose datagrams count.
-    from: AcceptedSource,
-    /// Pattern of media datagrams; `None` if all datagrams of the port are media.
-    mark: Option<MediaFilter>,
     /// Number of datagrams that the ring delivered and that the port's socket counted too.
     seen: u64,
     /// True once the session was notified of datagrams from another address.
@@ -78,7 +72,7 @@ struct PortAssignment {
 
 /// Senders whose datagrams count as media of a port.
 #[derive(Clone, Copy)]
-enum AcceptedSource {
+pub(super) enum AcceptedSource {
     /// Anybody, because no peer is set yet.
     Anybody,
     /// The given host. Datagrams of other hosts are foreign.
@@ -89,14 +83,15 @@ enum AcceptedSource {
 }
 
 /// A port whose media is received by the ring.
+#[derive(Clone, Copy)]
 pub(super) struct RingPort {
     pub(super) sink: SinkId,
     pub(super) session: SessionKey,
     pub(super) population: usize,
     /// Pattern of media datagrams; `None` if all datagrams are media.
     pub(super) mark: Option<MediaFilter>,
-    /// Peer to which the socket is connected.
-    pub(super) connected: Option<SocketAddr>,
+    /// Senders whose datagrams count.
+    pub(super) from: AcceptedSource,
 }
 
 impl Rings {
@@ -164,19 +159,13 @@ impl Rings {
     }
 
     /// Assigns the media of a port to a sink.
-    pub(super) fn assign(&mut self, local: SocketAddr, port: &RingPort) {
+    pub(super) fn assign(&mut self, local: SocketAddr, port: RingPort) {
         if let Some(place) = self.place(local.port())
             && let Some(target) = self.targets.get_mut(place)
         {
             *target = Some(PortAssignment {
-                sink: port.sink,
-                session: port.session,
-                population: port.population,
+                port,
                 local: local.ip(),
-                from: port
-                    .connected
-                    .map_or(AcceptedSource::Anybody, AcceptedSource::Connected),
-                mark: port.mark,
                 seen: 0,
                 foreign_reported: false,
             });
@@ -186,7 +175,7 @@ impl Rings {
     /// Sets the host whose datagrams count on a port.
     pub(super) fn name_peer(&mut self, port: u16, peer: IpAddr) {
         if let Some(target) = self.target(port) {
-            target.from = AcceptedSource::Host(peer);
+            target.port.from = AcceptedSource::Host(peer);
         }
     }
 
@@ -262,7 +251,7 @@ impl Rings {
         {
             let missed = u64::from(arrived).saturating_sub(target.seen);
             counting.runtime.tester.add(tester::RING_MISSED, missed);
-            let recorder = counting.populations.recorder(target.population);
+            let recorder = counting.populations.recorder(target.port.population);
             recorder.add(clients::LOST_IN_TESTER, missed);
         }
     }
@@ -307,7 +296,7 @@ impl PacketHandler for RingCounter<'_, '_> {
         for port in ports {
             let place = usize::from(port.wrapping_sub(self.first)) / 2;
             if let Some(Some(target)) = self.targets.get(place)
-                && let Some(receiver) = self.counting.sinks.peek(target.sink)
+                && let Some(receiver) = self.counting.sinks.peek(target.port.sink)
             {
                 prefetch(receiver);
             }
@@ -356,12 +345,12 @@ impl PortAssignment {
             populations,
             runtime,
         } = counting;
-        let (session, own_sink) = (self.session, Some(self.sink));
+        let port = &self.port;
         let known = &mut self.foreign_reported;
         let mut foreign = |from: SocketAddr, runtime: &mut Runtime| {
-            count_foreign(known, session, own_sink, from.ip(), runtime);
+            count_foreign(known, port.session, Some(port.sink), from.ip(), runtime);
         };
-        let mut sink = sinks.sink(self.sink);
+        let mut sink = sinks.sink(port.sink);
         for datagram in datagrams {
             // A socket that is bound to an address receives only datagrams sent to that address.
             if !self.local.is_unspecified() && self.local != datagram.to.ip() {
@@ -369,17 +358,17 @@ impl PortAssignment {
             }
             // The kernel gives a connected socket none of these, so only the ring can report an
             // answer from another address.
-            if let AcceptedSource::Connected(peer) = self.from
+            if let AcceptedSource::Connected(peer) = port.from
                 && peer != datagram.from
             {
                 foreign(datagram.from, runtime);
                 continue;
             }
-            if self.mark.is_some_and(|mark| !mark.matches(datagram.bytes)) {
+            if port.mark.is_some_and(|mark| !mark.matches(datagram.bytes)) {
                 continue;
             }
             self.seen += 1;
-            if let AcceptedSource::Host(peer) = self.from
+            if let AcceptedSource::Host(peer) = port.from
                 && peer != datagram.from.ip()
             {
                 foreign(datagram.from, runtime);
@@ -392,16 +381,12 @@ impl PortAssignment {
                 overhead: datagram.overhead,
             };
             let sink = sink.as_deref_mut();
-            let recorder = populations.recorder_at(self.population, datagram.at);
+            let recorder = populations.recorder_at(port.population, datagram.at);
             let event = sink.and_then(|sink| sink.packet(&arrival, recorder));
             if let Some(event) = event {
-                runtime.inbox.push(
-                    self.session,
-                    Input::Media {
-                        sink: self.sink,
-                        event,
-                    },
-                );
+                let sink = port.sink;
+                let input = Input::Media { sink, event };
+                runtime.inbox.push(port.session, input);
             }
         }
     }

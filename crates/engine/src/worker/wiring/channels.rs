@@ -8,10 +8,11 @@ use session::{ChannelError, Input, Open, ReadTiming, SinkId, SocketMedia, Transm
 
 use crate::worker::Worker;
 use crate::worker::datagrams::{DatagramRequest, MediaPath, RingEnd};
+use crate::worker::deferred::Deferred;
 use crate::worker::error_mapping::channel_error;
 use crate::worker::ids::{ChannelKey, SessionKey};
 use crate::worker::pairs::{MulticastOutput, PairRequest};
-use crate::worker::rings::RingPort;
+use crate::worker::rings::{AcceptedSource, RingPort};
 use crate::worker::sessions::{Channel, Peer};
 
 impl Worker {
@@ -72,9 +73,9 @@ impl Worker {
                 session: owner.session,
                 population: slot.population,
                 mark: None,
-                connected: None,
+                from: AcceptedSource::Anybody,
             };
-            rings.assign(local, &port);
+            rings.assign(local, port);
         }
         let state = Channel::Pair {
             pair,
@@ -193,9 +194,9 @@ impl Worker {
                     session: owner.session,
                     population: slot.population,
                     mark: Some(media.filter),
-                    connected: peer,
+                    from: peer.map_or(AcceptedSource::Anybody, AcceptedSource::Connected),
                 };
-                rings.assign(socket.local_addr()?, &port);
+                rings.assign(socket.local_addr()?, port);
                 (socket, MediaPath::Ring)
             }
             None => {
@@ -204,7 +205,7 @@ impl Worker {
                 (net::ports::bind(local, buffer)?, path)
             }
         };
-        let bound = socket.local_addr()?.port();
+        let port = socket.local_addr()?.port();
         let request = DatagramRequest {
             owner,
             socket,
@@ -217,7 +218,7 @@ impl Worker {
             Ok(opened) => opened,
             Err(error) => {
                 if path == MediaPath::Ring {
-                    self.single_port_ends(bound, 0);
+                    self.port_ends(Deferred::SinglePort { port, arrived: 0 });
                 }
                 return Err(error);
             }
@@ -332,7 +333,7 @@ impl Worker {
             } => {
                 let ended = self.datagrams.close_channel(place, accepted, runtime);
                 if let Some(RingEnd { port, arrived }) = ended {
-                    self.single_port_ends(port, arrived);
+                    self.port_ends(Deferred::SinglePort { port, arrived });
                 }
             }
             Channel::Stream(place) => self.close_stream(place),
@@ -342,7 +343,8 @@ impl Worker {
                 ..
             } => {
                 if let Some(arrived) = self.pairs.close(pair, runtime) {
-                    self.port_ends(pair.media, arrived);
+                    let place = pair.media;
+                    self.port_ends(Deferred::Port { place, arrived });
                 }
             }
             Channel::Pair {

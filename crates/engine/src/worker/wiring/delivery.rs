@@ -144,7 +144,11 @@ impl Worker {
                 self.runtime.inbox.push(owner.session, closed);
             }
             Deferred::End { place, owner } => self.read_to_end(place, owner),
-            Deferred::Port { place, arrived } => self.give_port_back(place, arrived),
+            Deferred::Port { place, arrived } => {
+                if let Some(port) = self.pairs.release_media_port(place) {
+                    self.take_back_from_ring(port, arrived);
+                }
+            }
             Deferred::SinglePort { port, arrived } => {
                 self.pairs.release(port);
                 self.take_back_from_ring(port, arrived);
@@ -297,23 +301,9 @@ impl Worker {
     }
 
     /// Releases a media port whose media the ring receives, after all its datagrams are counted.
-    /// `arrived` is the kernel's datagram count for it.
-    pub(crate) fn port_ends(&mut self, place: usize, arrived: u32) {
+    pub(crate) fn port_ends(&mut self, port: Deferred) {
         let mark = self.mark();
-        self.deliver_or_defer(mark, Deferred::Port { place, arrived });
-    }
-
-    /// As [`Worker::port_ends`], for a single socket that has been closed.
-    pub(crate) fn single_port_ends(&mut self, port: u16, arrived: u32) {
-        let mark = self.mark();
-        self.deliver_or_defer(mark, Deferred::SinglePort { port, arrived });
-    }
-
-    /// Releases a media port after all its media in the ring was counted.
-    fn give_port_back(&mut self, media: usize, arrived: u32) {
-        if let Some(port) = self.pairs.release_media_port(media) {
-            self.take_back_from_ring(port, arrived);
-        }
+        self.deliver_or_defer(mark, port);
     }
 
     fn take_back_from_ring(&mut self, port: u16, arrived: u32) {

@@ -328,14 +328,27 @@ impl Exchanges {
         let mut cx = Exchanges::context(&mut self.out, &mut self.scratch, recorder, now);
         let after = own.exchange.run_scheduled(&mut cx);
         let connection = own.connection;
-        if self.send_out(worker, index) {
-            self.arm(index);
-            match after {
-                NextStep::Continue => self.go_on(worker, connection),
-                NextStep::Finish => self.finish(worker, index),
-                NextStep::Close => self.end(worker, connection, ExchangeEnd::ClosedByUs),
+        if self.follow(worker, index, after) && after == NextStep::Continue {
+            self.go_on(worker, connection);
+        }
+    }
+
+    /// Sends what an exchange has added and does what it wants next. Returns `false` if it has
+    /// ended.
+    fn follow(&mut self, worker: &mut ExchangeWorker<'_>, index: usize, after: NextStep) -> bool {
+        if !self.send_out(worker, index) {
+            return false;
+        }
+        self.arm(index);
+        match after {
+            NextStep::Continue => {}
+            NextStep::Finish => self.finish(worker, index),
+            NextStep::Close => {
+                let connection = self.handed_over[index].connection;
+                self.end(worker, connection, ExchangeEnd::ClosedByUs);
             }
         }
+        self.handed_over.contains(index)
     }
 
     /// Schedules the later work of an exchange.
@@ -499,29 +512,13 @@ impl Exchanges {
         let recorder = worker.populations.recorder(own.population);
         let mut cx = Exchanges::context(&mut self.out, &mut self.scratch, recorder, now);
         // An exchange that is about to end starts nothing new.
-        let after = own.exchange.received(bytes, at, &mut cx);
-        let after = match after {
-            Ok(after) => after,
+        match own.exchange.received(bytes, at, &mut cx) {
+            Ok(after) => self.follow(worker, index, after),
             Err(failure) => {
                 // The close of a WebSocket is answered.
                 if self.send_out(worker, index) {
                     self.end(worker, connection, ExchangeEnd::Failed(failure));
                 }
-                return false;
-            }
-        };
-        if !self.send_out(worker, index) {
-            return false;
-        }
-        self.arm(index);
-        match after {
-            NextStep::Continue => true,
-            NextStep::Finish => {
-                self.finish(worker, index);
-                self.handed_over.contains(index)
-            }
-            NextStep::Close => {
-                self.end(worker, connection, ExchangeEnd::ClosedByUs);
                 false
             }
         }

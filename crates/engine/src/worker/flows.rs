@@ -426,7 +426,7 @@ impl Sending {
 
 /// Counts a packet that was queued `late`.
 fn count_sent(tester: &mut Recorder, late: Duration, burst: bool) {
-    tester.record(tester::SEND_LATENESS, late.as_nanos() as u64);
+    tester.record_duration(tester::SEND_LATENESS, late);
     tester.add(tester::SENT_PACKETS, 1);
     tester.add(tester::SENT_IN_BURSTS, u64::from(burst));
 }

@@ -557,8 +557,7 @@ impl PacerThread<'_> {
             active[packet.index].flow.packet_sent(packet.tag, left);
             match left {
                 Some(Handover { began, .. }) => {
-                    let late = began.since(packet.due).as_nanos() as u64;
-                    recorder.record(tester::SEND_LATENESS, late);
+                    recorder.record_duration(tester::SEND_LATENESS, began.since(packet.due));
                     sent += 1;
                     in_bursts += u64::from(packet.burst);
                 }

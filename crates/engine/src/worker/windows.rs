@@ -62,8 +62,7 @@ impl Windows {
     pub(super) fn beat(&mut self, now: Time, recorder: &mut Recorder) -> Option<Time> {
         let end = self.ends();
         while self.heartbeat <= now.min(end) {
-            let lag = now.since(self.heartbeat);
-            recorder.record(tester::LAG, lag.as_nanos() as u64);
+            recorder.record_duration(tester::LAG, now.since(self.heartbeat));
             self.heartbeat += HEARTBEAT;
         }
         (now >= self.closes()).then_some(end)

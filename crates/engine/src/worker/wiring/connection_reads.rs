@@ -417,9 +417,8 @@ impl Worker {
                 stream.state = State::Open(owner);
                 self.channel_opened(owner, local, Some(remote));
                 if let Some(population) = self.sessions.population(owner.session) {
-                    let took = at.since(since).as_nanos() as u64;
                     let recorder = self.populations.recorder(population);
-                    recorder.record(clients::TLS_HANDSHAKE_DELAY, took);
+                    recorder.record_duration(clients::TLS_HANDSHAKE_DELAY, at.since(since));
                 }
             }
             Party::Server { acceptor, .. } => self.serve_accepted(index, acceptor),

@@ -209,14 +209,13 @@ impl Drop for Emulator {
 }
 
 fn directions(plan: &LinkPlan) -> [Direction; 2] {
-    let [up, down] = seeds(plan.seed);
-    let [there, back] = plan.timelines.clone();
-    [Direction::new(there, up), Direction::new(back, down)]
-}
-
-/// Seed of each direction, so that their random choices are independent.
-fn seeds(seed: u64) -> [u64; 2] {
-    [seed.wrapping_mul(2), seed.wrapping_mul(2).wrapping_add(1)]
+    let [up, down] = plan.timelines.clone();
+    // The random choices of the two are independent.
+    let seed = plan.seed.wrapping_mul(2);
+    [
+        Direction::new(up, seed),
+        Direction::new(down, seed.wrapping_add(1)),
+    ]
 }
 
 /// State of the link's thread.
@@ -241,7 +240,7 @@ impl LinkThread {
         loop {
             match self.commands.try_recv() {
                 Ok(LinkCommand::Begin(clock, plan)) => {
-                    self.begin(clock, *plan);
+                    self.begin(clock, &plan);
                     let now = self.clock.now();
                     (pace, sleep) = (Pace::new(now, processors), Sleep::none(now));
                 }
@@ -313,15 +312,14 @@ impl LinkThread {
         }
     }
 
-    fn begin(&mut self, clock: Clock, plan: LinkPlan) {
+    fn begin(&mut self, clock: Clock, plan: &LinkPlan) {
         self.clock = clock;
         self.next_window = Time::ZERO + crate::worker::WINDOW;
         self.windows = 0;
-        let [up, down] = seeds(plan.seed);
-        let [near, far] = &self.ends;
-        let [there, back] = plan.timelines;
-        self.directions[0].begin(there, up, near);
-        self.directions[1].begin(back, down, far);
+        let directions = self.directions.iter_mut().zip(directions(plan));
+        for ((direction, new), near) in directions.zip(&self.ends) {
+            direction.begin(new, near);
+        }
     }
 
     /// Takes the window since the last call.

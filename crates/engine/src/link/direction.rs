@@ -85,15 +85,12 @@ impl Direction {
         }
     }
 
-    /// Begins the record and resets the model: packets are numbered from 0 from now on.
-    pub(super) fn begin(&mut self, timeline: SettingsTimeline, seed: u64, near: &Tun) {
-        let model = Link::new(timeline.settings, timeline.changes, seed);
-        self.before = Some(std::mem::replace(&mut self.model, model));
-        self.recorder.take_window();
-        self.kept = None;
-        self.recorded = Counts::default();
-        self.queue_bytes = 0;
-        self.dropped = near.dropped().unwrap_or(self.dropped);
+    /// Begins the record as `new`, whose packets are numbered from 0.
+    pub(super) fn begin(&mut self, new: Direction, near: &Tun) {
+        let before = std::mem::replace(self, new);
+        self.before = Some(before.model);
+        self.spare = before.spare;
+        self.dropped = near.dropped().unwrap_or(before.dropped);
     }
 
     /// Delivers up to [`BURST`] packets that are due within `early`, and returns their number.

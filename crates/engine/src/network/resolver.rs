@@ -1,7 +1,6 @@
 //! Name resolution on its own thread, because the system's resolver blocks.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
@@ -62,14 +61,3 @@ impl Resolver {
             .is_ok()
     }
 }
-
-impl std::fmt::Debug for Lookup {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Question")
-            .field("host", &self.host)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Resolved addresses as a shared value, for caches.
-pub(crate) type Addresses = Arc<[SocketAddr]>;

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-use session::{ReadTiming, SocketMedia, with_port};
+use session::{ChannelError, ReadTiming, SocketMedia, with_port};
 
 use super::ids::ChannelKey;
 use super::links::Mailbox;
 use crate::messages::Command;
-use crate::network::resolver::{Addresses, Resolver, ResolverAnswer};
+use crate::network::resolver::{Resolver, ResolverAnswer};
 
 /// Maximum number of names in the cache.
 const NAMES_MAX: usize = 10_000;
@@ -35,20 +35,9 @@ pub(super) enum SocketKind {
     },
 }
 
-/// Result of a lookup.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum HostLookup {
-    /// Addresses of the name; empty if it has none.
-    Known(Vec<SocketAddr>),
-    /// The name is being resolved. The answer arrives as [`Command::Resolved`].
-    Asked,
-    /// The cache or the resolver's queue is full.
-    Refused,
-}
-
 enum CacheEntry {
     Asked(Vec<PendingLookup>),
-    Known(Addresses),
+    Known(Vec<SocketAddr>),
 }
 
 /// Names that are resolved or being resolved.
@@ -68,8 +57,14 @@ impl NameCache {
         }
     }
 
-    /// Looks up a host name or address literal for a channel.
-    pub(super) fn look_up(&mut self, host: String, asking: PendingLookup) -> HostLookup {
+    /// Looks up a host name or address literal for a channel. Returns `None` if the name is being
+    /// resolved: the answer arrives as [`Command::Resolved`]. Fails if the cache or the resolver's
+    /// queue is full.
+    pub(super) fn look_up(
+        &mut self,
+        host: String,
+        asking: PendingLookup,
+    ) -> Result<Option<Vec<SocketAddr>>, ChannelError> {
         // The resolver handles literals with a zone (`fe80::1%eth0`), because it knows the
         // interfaces.
         let host = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
@@ -77,26 +72,23 @@ impl NameCache {
             None => host,
         };
         if let Ok(address) = host.parse::<IpAddr>() {
-            return HostLookup::Known(vec![SocketAddr::new(address, asking.port)]);
+            return Ok(Some(vec![SocketAddr::new(address, asking.port)]));
         }
         match self.names.get_mut(&host) {
             Some(CacheEntry::Known(addresses)) => {
-                HostLookup::Known(all_with_port(addresses, asking.port))
+                return Ok(Some(all_with_port(addresses, asking.port)));
             }
-            Some(CacheEntry::Asked(all)) => {
-                all.push(asking);
-                HostLookup::Asked
-            }
+            Some(CacheEntry::Asked(all)) => all.push(asking),
             None => {
                 let mailbox = self.mailbox.clone();
                 let answer = move |answer| mailbox.send(Command::Resolved(answer));
                 if self.names.len() >= NAMES_MAX || !self.resolver.ask(host.clone(), answer) {
-                    return HostLookup::Refused;
+                    return Err(ChannelError::NameNotFound);
                 }
                 self.names.insert(host, CacheEntry::Asked(vec![asking]));
-                HostLookup::Asked
             }
         }
+        Ok(None)
     }
 
     /// Processes an answer of the resolver. Returns the addresses for each channel that waits for
@@ -108,7 +100,7 @@ impl NameCache {
         let Some(CacheEntry::Asked(all)) = self.names.remove(&answer.host) else {
             return Vec::new();
         };
-        let addresses: Addresses = answer.addresses.into();
+        let addresses = answer.addresses;
         let each = all.into_iter();
         let each = each.map(|asking| (asking, all_with_port(&addresses, asking.port)));
         let answers = each.collect();
@@ -153,7 +145,7 @@ mod tests {
     fn address_literal_needs_no_lookup() {
         let mut names = names();
         for (host, expected) in [("127.0.0.1", "127.0.0.1:7"), ("[::1]", "[::1]:7")] {
-            let known = HostLookup::Known(vec![address(expected)]);
+            let known = Ok(Some(vec![address(expected)]));
             assert_eq!(names.look_up(host.to_owned(), asking(0, 7)), known);
         }
     }
@@ -163,10 +155,7 @@ mod tests {
         let mut names = names();
         let host = || "a.example".to_owned();
         for (channel, port) in [(1, 80), (2, 81)] {
-            assert_eq!(
-                names.look_up(host(), asking(channel, port)),
-                HostLookup::Asked
-            );
+            assert_eq!(names.look_up(host(), asking(channel, port)), Ok(None));
         }
         let answer = |addresses| ResolverAnswer {
             host: host(),
@@ -177,7 +166,7 @@ mod tests {
         let expected =
             expected.map(|(channel, port, to)| (asking(channel, port), vec![address(to)]));
         assert_eq!(answers, expected);
-        let known = HostLookup::Known(vec![address("10.0.0.1:82")]);
+        let known = Ok(Some(vec![address("10.0.0.1:82")]));
         assert_eq!(names.look_up(host(), asking(3, 82)), known);
         assert!(
             names.resolved(answer(Vec::new())).is_empty(),
@@ -190,7 +179,7 @@ mod tests {
         let mut names = names();
         let host = || "b.example".to_owned();
         for _ in 0..2 {
-            assert_eq!(names.look_up(host(), asking(1, 80)), HostLookup::Asked);
+            assert_eq!(names.look_up(host(), asking(1, 80)), Ok(None));
             let answers = names.resolved(ResolverAnswer {
                 host: host(),
                 addresses: Vec::new(),

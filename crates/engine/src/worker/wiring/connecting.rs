@@ -14,7 +14,7 @@ use crate::worker::connections::{ConnectRequest, NotConnected, Party, State, Str
 use crate::worker::error_mapping::{channel_error, tls_error};
 use crate::worker::exchanges::around;
 use crate::worker::ids::ChannelKey;
-use crate::worker::name_cache::{HostLookup, PendingLookup, SocketKind};
+use crate::worker::name_cache::{PendingLookup, SocketKind};
 use crate::worker::sessions::Channel;
 use crate::worker::timers::Task;
 
@@ -45,9 +45,9 @@ impl Worker {
             wanted,
         };
         match self.names.look_up(host.clone(), asking) {
-            HostLookup::Known(addresses) => self.open_to(asking, &host, addresses),
-            HostLookup::Asked => {}
-            HostLookup::Refused => self.fail_to_open(owner, ChannelError::NameNotFound),
+            Ok(Some(addresses)) => self.open_to(asking, &host, addresses),
+            Ok(None) => {}
+            Err(error) => self.fail_to_open(owner, error),
         }
     }
 

@@ -12,6 +12,17 @@ use crate::machine::since_1970;
 /// first level and after the last one; what is written then is dropped.
 pub(crate) struct Recording(pub(crate) Option<RunFile>);
 
+/// Methods that call the run file's method of the same name, if there is a run file.
+macro_rules! forward {
+    ($($method:ident($($value:ident: $type:ty),*);)*) => {$(
+        pub(crate) fn $method(&self, $($value: $type),*) {
+            if let Some(file) = &self.0 {
+                file.$method($($value),*);
+            }
+        }
+    )*};
+}
+
 impl Recording {
     /// Creates a run file. An existing one is an error, unless it may be overwritten.
     pub(crate) fn create(
@@ -36,34 +47,12 @@ impl Recording {
         self.note(fact::STARTED_AT.of(&started_at.as_secs_f64()));
     }
 
-    pub(crate) fn note(&self, noted: Noted) {
-        if let Some(file) = &self.0 {
-            file.note(noted);
-        }
-    }
-
-    pub(crate) fn event(&self, row: EventRow) {
-        if let Some(file) = &self.0 {
-            file.event(row);
-        }
-    }
-
-    pub(crate) fn client(&self, row: ClientRow) {
-        if let Some(file) = &self.0 {
-            file.client(row);
-        }
-    }
-
-    pub(crate) fn window(&self, row: WindowRow) {
-        if let Some(file) = &self.0 {
-            file.window(row);
-        }
-    }
-
-    pub(crate) fn verdict(&self, verdict: &Verdict, thresholds: &[ThresholdResult]) {
-        if let Some(file) = &self.0 {
-            file.verdict(verdict, thresholds);
-        }
+    forward! {
+        note(noted: Noted);
+        event(row: EventRow);
+        client(row: ClientRow);
+        window(row: WindowRow);
+        verdict(verdict: &Verdict, thresholds: &[ThresholdResult]);
     }
 
     /// Returns the error that ended writing, if any.

@@ -516,7 +516,7 @@ impl Worker {
         self.self_stats.take_cpu(now, pacer, tester);
         let udp = self.pairs.count() + self.groups.count() + self.datagrams.count();
         let sockets = udp + self.connections.count() + self.listeners.count();
-        SelfStats::take_shares(sockets, self.pairs.ports(), tester);
+        SelfStats::take_shares(sockets, &self.pairs.ports, tester);
         self.check_exchanges();
         self.pairs.collect_drops(&mut self.runtime);
         self.groups.collect_drops(&mut self.runtime);

@@ -13,6 +13,7 @@ use session::{
 };
 use slab::Slab;
 
+use super::deferred::Deferred;
 use super::ids::{ChannelKey, SessionKey, SocketId};
 use super::receiving::{ReceiveOutcome, ReceivingSocket};
 use super::runtime::Runtime;
@@ -100,14 +101,6 @@ pub(super) enum MediaPath {
     /// Media is received by the packet ring. The filter of the socket drops it, and the kernel's
     /// drop count of the socket counts it.
     Ring,
-}
-
-/// Port of a closed socket whose media the ring may not have delivered completely.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RingEnd {
-    pub(super) port: u16,
-    /// Number of datagrams that the socket's filter dropped.
-    pub(super) arrived: u32,
 }
 
 /// Reading mode of a socket, given the path of its media.
@@ -328,14 +321,14 @@ impl Datagrams {
         };
     }
 
-    /// Closes a session's own socket, or removes the session from its endpoint. Returns the port if
-    /// the ring receives its media: it is released after all media is counted.
+    /// Closes a session's own socket, or removes the session from its endpoint. Returns the release
+    /// of the port if the ring receives its media, and may not have delivered it completely.
     pub(super) fn close_channel(
         &mut self,
         index: usize,
         accepted: Option<PeerId>,
         runtime: &mut Runtime,
-    ) -> Option<RingEnd> {
+    ) -> Option<Deferred> {
         let end = self.ends.get(index)?;
         match (end.owner, accepted) {
             (Owner::Session(..), _) => {
@@ -344,7 +337,7 @@ impl Datagrams {
                 let end = self.ends.remove(index);
                 self.forget_soon(end.reading);
                 if end.media == MediaPath::Ring {
-                    return Some(RingEnd {
+                    return Some(Deferred::SinglePort {
                         port: end.socket.udp.local_addr().ok()?.port(),
                         arrived: end.socket.dropped_for_ring(),
                     });

@@ -1,6 +1,7 @@
 //! Pairs of UDP ports: pairs of one session, and pairs shared by sessions.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -48,20 +49,6 @@ struct SharedEnd {
     routes: HashMap<SocketAddr, ChannelKey>,
 }
 
-impl SharedEnd {
-    /// Removes a session's route, unless the address has been assigned to another session
-    /// meanwhile.
-    fn forget_route(&mut self, address: SocketAddr, session: SessionKey) {
-        if self
-            .routes
-            .get(&address)
-            .is_some_and(|owner| owner.session == session)
-        {
-            self.routes.remove(&address);
-        }
-    }
-}
-
 /// How datagrams to multicast groups are sent.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct MulticastOutput {
@@ -72,7 +59,7 @@ pub(super) struct MulticastOutput {
 
 /// The pairs of UDP ports of a worker.
 pub(super) struct Pairs {
-    ports: PortRange,
+    pub(super) ports: PortRange,
     own: Slab<UdpEnd>,
     shared: Slab<SharedEnd>,
     /// Shared pairs by local address; pairs for sending to multicast groups also by TTL and
@@ -128,10 +115,6 @@ impl Pairs {
             by_local: HashMap::new(),
             batched: BatchedReads::default(),
         }
-    }
-
-    pub(super) fn ports(&self) -> &PortRange {
-        &self.ports
     }
 
     /// Opens a single socket on one of the ports. The packet ring receives its media.
@@ -276,11 +259,15 @@ impl Pairs {
         }
     }
 
-    /// Removes a session from a shared pair.
+    /// Removes a session from a shared pair, unless the address has been assigned to another
+    /// session meanwhile.
     pub(super) fn leave(&mut self, pair: PairIndices, key: SessionKey, peer: Peer) {
         for (place, address) in pair.with(peer) {
-            if let Some(end) = self.shared.get_mut(place) {
-                end.forget_route(address, key);
+            if let Some(end) = self.shared.get_mut(place)
+                && let Entry::Occupied(route) = end.routes.entry(address)
+                && route.get().session == key
+            {
+                route.remove();
             }
         }
     }

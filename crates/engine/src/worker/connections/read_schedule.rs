@@ -174,7 +174,7 @@ impl Connections {
         };
         if watched.with(|segments| segments.saw_start()) != Some(true) {
             if let Some(times) = &self.segment_times {
-                times.hurry();
+                times.hurries.set(true);
             }
             return;
         }

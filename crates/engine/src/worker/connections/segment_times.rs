@@ -99,7 +99,7 @@ pub(crate) struct SegmentTimes {
     /// Number of connections that are read periodically.
     seldom: Rc<Cell<usize>>,
     /// True if a connection waits for its first segment from the ring to start periodic reads.
-    hurries: Cell<bool>,
+    pub(super) hurries: Cell<bool>,
 }
 
 /// A connection whose segments the ring receives. Dropping it releases the port.
@@ -190,11 +190,6 @@ impl SegmentTimes {
     /// Returns `true` if any connection is read periodically.
     pub(crate) fn is_needed(&self) -> bool {
         self.seldom.get() > 0
-    }
-
-    /// Notes that a connection waits for its first segment from the ring to start periodic reads.
-    pub(crate) fn hurry(&self) {
-        self.hurries.set(true);
     }
 
     /// Returns `true` if the ring must be read as soon as it has anything.

@@ -106,10 +106,10 @@ fn pair_accepts_only_its_peer_and_is_free_once_closed() {
     assert_eq!(bench.take_in(place, from(1, 99)), for_session);
     assert_eq!(bench.take_in(place, from(9, 7)), Disposition::Counted);
     assert_eq!(bench.foreign(), 1);
-    assert_eq!(bench.pairs.ports().pairs_taken(), 1);
+    assert_eq!(bench.pairs.ports.pairs_taken(), 1);
     assert_eq!(bench.pairs.close(pair, &mut bench.runtime), None);
     assert_eq!(
-        (bench.pairs.ports().pairs_taken(), bench.pairs.count()),
+        (bench.pairs.ports.pairs_taken(), bench.pairs.count()),
         (0, 0)
     );
 }

@@ -7,7 +7,7 @@ use measure::tester;
 use session::{ChannelError, Input, Open, ReadTiming, SinkId, SocketMedia, Transmit};
 
 use crate::worker::Worker;
-use crate::worker::datagrams::{DatagramRequest, MediaPath, RingEnd};
+use crate::worker::datagrams::{DatagramRequest, MediaPath};
 use crate::worker::deferred::Deferred;
 use crate::worker::error_mapping::channel_error;
 use crate::worker::ids::{ChannelKey, SessionKey};
@@ -116,7 +116,7 @@ impl Worker {
             return Err(ChannelError::Other(0));
         };
         let (population, runtime) = (slot.population, &self.runtime);
-        let buffer = self.pairs.ports().receive_buffer();
+        let buffer = self.pairs.ports.receive_buffer();
         let groups = &mut self.groups;
         let joined = groups.join(runtime, owner, population, open, buffer);
         let (place, address) = joined?;
@@ -200,7 +200,7 @@ impl Worker {
                 (socket, MediaPath::Ring)
             }
             None => {
-                let buffer = self.pairs.ports().receive_buffer();
+                let buffer = self.pairs.ports.receive_buffer();
                 let path = media.map_or(MediaPath::None, MediaPath::Socket);
                 (net::ports::bind(local, buffer)?, path)
             }
@@ -331,9 +331,8 @@ impl Worker {
             Channel::Datagrams {
                 place, accepted, ..
             } => {
-                let ended = self.datagrams.close_channel(place, accepted, runtime);
-                if let Some(RingEnd { port, arrived }) = ended {
-                    self.port_ends(Deferred::SinglePort { port, arrived });
+                if let Some(port) = self.datagrams.close_channel(place, accepted, runtime) {
+                    self.port_ends(port);
                 }
             }
             Channel::Stream(place) => self.close_stream(place),

@@ -97,37 +97,23 @@ impl Piece {
     /// The first step from `number` on whose slot is one of `own`, with its number.
     pub(crate) fn next_step(&self, number: u64, own: &Slots) -> Option<(u64, Step)> {
         let rises = self.to > self.from;
-        let mut number = number;
-        if rises && self.skips_first {
-            number = number.max(1);
-        }
-        let mut count = self.steps();
-        if !rises && self.skips_last {
-            count = count.saturating_sub(1);
-        }
+        let number = number.max(u64::from(rises && self.skips_first));
+        let skipped = u64::from(!rises && self.skips_last);
+        let count = self.steps().saturating_sub(skipped);
         if number >= count {
             return None;
         }
-        let slot = if rises {
-            own.at_or_after(self.from + number)?
+        let (slot, number) = if rises {
+            let slot = own.at_or_after(self.from + number)?;
+            (slot, slot - self.from)
         } else {
-            own.at_or_before(self.from - 1 - number)?
-        };
-        let number = if rises {
-            slot - self.from
-        } else {
-            self.from - 1 - slot
+            let slot = own.at_or_before(self.from - 1 - number)?;
+            (slot, self.from - 1 - slot)
         };
         (number < count).then(|| {
-            let at = self.time_of(if rises { number } else { number + 1 });
-            (
-                number,
-                Step {
-                    at,
-                    slot,
-                    enters: rises,
-                },
-            )
+            let at = self.time_of(number + u64::from(!rises));
+            let enters = rises;
+            (number, Step { at, slot, enters })
         })
     }
 

@@ -547,6 +547,24 @@ impl Pair {
         self.pending.push_back((index, Pending::Input(input)));
     }
 
+    /// Opens a channel of a session.
+    fn open_channel(
+        &mut self,
+        index: usize,
+        channel: ChannelId,
+        state: Channel,
+        local: SocketAddr,
+        remote: Option<SocketAddr>,
+    ) {
+        self.slots[index].channels.insert(channel, state);
+        let opened = Input::Opened {
+            channel,
+            local,
+            remote,
+        };
+        self.push(index, opened);
+    }
+
     /// Delivers queued inputs until none is left.
     fn deliver_pending(&mut self) {
         while let Some((index, pending)) = self.pending.pop_front() {

@@ -25,13 +25,8 @@ impl Pair {
                     return;
                 };
                 let stream = Channel::Stream { connection, end: 0 };
-                self.slots[session].channels.insert(channel, stream);
-                let opened = Input::Opened {
-                    channel,
-                    local: client_address(connection),
-                    remote: Some(self.server_address()),
-                };
-                self.push(session, opened);
+                let ends = (client_address(connection), self.server_address());
+                self.open_channel(session, channel, stream, ends.0, Some(ends.1));
             }
             Event::NotConnected {
                 session,
@@ -73,13 +68,8 @@ impl Pair {
         let made = (self.accept)(SessionNumber(index));
         self.add(Side::Server, made);
         let stream = Channel::Stream { connection, end: 1 };
-        self.slots[index].channels.insert(CHANNEL, stream);
-        let opened = Input::Opened {
-            channel: CHANNEL,
-            local: self.server_address(),
-            remote: Some(client_address(connection)),
-        };
-        self.push(index, opened);
+        let ends = (self.server_address(), client_address(connection));
+        self.open_channel(index, CHANNEL, stream, ends.0, Some(ends.1));
     }
 
     fn read_stream(&mut self, connection: usize, end: usize) {

@@ -35,31 +35,20 @@ impl Pair {
             local.set_port(self.next_port);
             self.next_port = self.next_port.saturating_add(2);
         }
-        let input = match self.addresses.get(&local) {
-            Some(owners) if !owners.is_empty() => Input::OpenFailed {
-                channel,
-                error: ChannelError::NoPorts,
-            },
-            _ => {
-                let owner = (index, channel, Port::Media);
-                self.addresses.entry(local).or_default().push(owner);
-                let udp = Udp {
-                    local,
-                    peer,
-                    to: peer,
-                    accepted: None,
-                    media,
-                };
-                let channels = &mut self.slots[index].channels;
-                channels.insert(channel, Channel::Udp(udp));
-                Input::Opened {
-                    channel,
-                    local,
-                    remote: peer,
-                }
-            }
+        let owners = self.addresses.entry(local).or_default();
+        if !owners.is_empty() {
+            let error = ChannelError::NoPorts;
+            return self.push(index, Input::OpenFailed { channel, error });
+        }
+        owners.push((index, channel, Port::Media));
+        let udp = Udp {
+            local,
+            peer,
+            to: peer,
+            accepted: None,
+            media,
         };
-        self.push(index, input);
+        self.open_channel(index, channel, Channel::Udp(udp), local, peer);
     }
 
     pub(super) fn close_udp(&mut self, index: usize, channel: ChannelId, udp: Udp) {
@@ -70,11 +59,14 @@ impl Pair {
                     endpoint.session_ended(peer);
                 }
             }
-            None => {
-                if let Some(owners) = self.addresses.get_mut(&udp.local) {
-                    owners.retain(|&(session, other, _)| (session, other) != (index, channel));
-                }
-            }
+            None => self.leave_address(udp.local, index, channel),
+        }
+    }
+
+    /// Removes a channel from the owners of an address.
+    pub(super) fn leave_address(&mut self, local: SocketAddr, index: usize, channel: ChannelId) {
+        if let Some(owners) = self.addresses.get_mut(&local) {
+            owners.retain(|&(session, other, _)| (session, other) != (index, channel));
         }
     }
 
@@ -148,14 +140,7 @@ impl Pair {
             accepted: Some(peer),
             media: None,
         };
-        let channels = &mut self.slots[index].channels;
-        channels.insert(ACCEPTED, Channel::Udp(udp));
-        let opened = Input::Opened {
-            channel: ACCEPTED,
-            local,
-            remote: Some(datagram.from),
-        };
-        self.push(index, opened);
+        self.open_channel(index, ACCEPTED, Channel::Udp(udp), local, udp.peer);
         self.deliver_pending();
         self.deliver_datagram(index, ACCEPTED, datagram);
     }

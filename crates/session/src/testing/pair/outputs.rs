@@ -86,8 +86,7 @@ impl Pair {
             Open::Tcp { port, timeout, .. } | Open::Tls { port, timeout, .. } => {
                 let channels = &mut self.slots[index].channels;
                 channels.insert(channel, Channel::Connecting);
-                self.connect(index, channel, port, timeout);
-                return;
+                return self.connect(index, channel, port, timeout);
             }
             // The virtual network has no Unix sockets.
             Open::Unix { .. } => Err(ChannelError::Unreachable),
@@ -137,14 +136,8 @@ impl Pair {
                     let owners = self.addresses.entry(ports.local(port)).or_default();
                     owners.push((index, channel, port));
                 }
-                let channels = &mut self.slots[index].channels;
-                channels.insert(channel, Channel::Ports(ports));
-                let opened = Input::Opened {
-                    channel,
-                    local: ports.media,
-                    remote: None,
-                };
-                self.push(index, opened);
+                let local = ports.media;
+                self.open_channel(index, channel, Channel::Ports(ports), local, None);
             }
             Err(error) => self.push(index, Input::OpenFailed { channel, error }),
         }
@@ -267,11 +260,8 @@ impl Pair {
         match self.slots[index].channels.remove(&channel) {
             Some(Channel::Stream { connection, end }) => self.close_end(connection, end),
             Some(Channel::Ports(ports)) => {
-                for port in [Port::Media, Port::Control] {
-                    if let Some(owners) = self.addresses.get_mut(&ports.local(port)) {
-                        owners.retain(|&(session, other, _)| (session, other) != (index, channel));
-                    }
-                }
+                self.leave_address(ports.media, index, channel);
+                self.leave_address(ports.control, index, channel);
             }
             Some(Channel::Udp(udp)) => self.close_udp(index, channel, udp),
             Some(Channel::Connecting) | None => {}
@@ -355,24 +345,26 @@ impl Pair {
             let Some(packet) = flows.access(flow, |flow| flow.next_packet(now)) else {
                 break;
             };
-            let to = match self.slots[session].channels.get(&channel) {
-                Some(&Channel::Ports(Ports { media, peer, .. })) => {
-                    peer.map(|(peer, _)| (media, peer))
-                }
-                Some(&Channel::Udp(Udp { local, to, .. })) => to.map(|to| (local, to)),
-                _ => None,
+            let datagram = DatagramInFlight {
+                header: packet.header,
+                body: packet.payload,
             };
-            let left = match (to, self.slots[session].channels.get(&channel)) {
-                (Some((from, to)), _) => {
-                    let datagram = DatagramInFlight {
-                        header: packet.header,
-                        body: packet.payload,
-                    };
+            let left = match self.slots[session].channels.get(&channel) {
+                Some(&Channel::Ports(Ports {
+                    media: from,
+                    peer: Some((to, _)),
+                    ..
+                }))
+                | Some(&Channel::Udp(Udp {
+                    local: from,
+                    to: Some(to),
+                    ..
+                })) => {
                     self.send_datagram(from, to, datagram);
                     true
                 }
-                (None, Some(&Channel::Stream { connection, end })) => {
-                    self.send_stream(connection, end, [&packet.header, &packet.payload])
+                Some(&Channel::Stream { connection, end }) => {
+                    self.send_stream(connection, end, [&datagram.header, &datagram.body])
                 }
                 _ => false,
             };

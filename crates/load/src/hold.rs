@@ -55,11 +55,6 @@ impl Holds {
         self.0.last().is_some_and(|last| last.to == Time::NEVER)
     }
 
-    /// True if the plan was never held.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Total duration of holds up to `at`.
     pub fn held_by(&self, at: Time) -> Duration {
         let holds = self.0.iter();

@@ -12,11 +12,6 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Every slot.
-    pub fn all() -> Slots {
-        Slots::every(0, 1)
-    }
-
     /// Every slot `k` with `k % step == first`. Empty if `first` is not below `step`.
     pub fn every(first: u64, step: u64) -> Slots {
         Slots {
@@ -222,11 +217,11 @@ mod tests {
     #[test]
     fn parts_without_slots_are_empty() {
         assert!(Slots::every(3, 3).is_empty());
-        assert!(Slots::all().split(2, 2).is_empty());
+        assert!(Slots::every(0, 1).split(2, 2).is_empty());
         assert_eq!(Slots::every(3, 3).nth(0), None);
         assert_eq!(Slots::every(3, 3).count_below(100), 0);
-        assert_eq!(Slots::all().split(1, 3), Slots::every(1, 3));
-        assert_eq!(Slots::all().nth(u64::MAX), Some(u64::MAX));
+        assert_eq!(Slots::every(0, 1).split(1, 3), Slots::every(1, 3));
+        assert_eq!(Slots::every(0, 1).nth(u64::MAX), Some(u64::MAX));
         assert_eq!(Slots::every(0, 2).nth(u64::MAX), None);
     }
 }

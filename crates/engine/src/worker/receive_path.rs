@@ -1,6 +1,5 @@
 //! Receive path of media over UDP: packet ring or sockets, and the reason for the choice.
 
-use std::fmt;
 use std::io;
 use std::net::UdpSocket;
 use std::ops::{Range, RangeInclusive};
@@ -288,35 +287,21 @@ fn claim(ports: u64) -> Result<Option<PortClaim>, EngineError> {
 }
 
 /// Reason why no packet ring is available.
+#[derive(Debug, thiserror::Error)]
 enum RingError {
+    #[error("this process lacks CAP_NET_RAW: {}", remedy(*.0))]
     NotAllowed(NetRawMissing),
+    #[error("this machine provides none: {0}")]
     Refused(io::Error),
 }
 
 impl RingError {
     /// Hint for a run that continues with sockets.
     fn hint(&self) -> String {
+        let hint = "a packet ring would take a fraction of the processor time";
         match self {
-            RingError::NotAllowed(missing) => format!(
-                "a packet ring would take a fraction of the processor time: {}",
-                remedy(*missing)
-            ),
-            RingError::Refused(error) => {
-                format!(
-                    "a packet ring would take a fraction of the processor time, but this machine provides none: {error}"
-                )
-            }
-        }
-    }
-}
-
-impl fmt::Display for RingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RingError::NotAllowed(missing) => {
-                write!(f, "this process lacks CAP_NET_RAW: {}", remedy(*missing))
-            }
-            RingError::Refused(error) => write!(f, "this machine provides none: {error}"),
+            RingError::NotAllowed(missing) => format!("{hint}: {}", remedy(*missing)),
+            RingError::Refused(_) => format!("{hint}, but {self}"),
         }
     }
 }
@@ -368,10 +353,8 @@ fn ring(tester: &Tester) -> Result<Path, RingError> {
 /// # Errors
 /// The reason why it cannot, and what permits it.
 pub fn packet_ring_available() -> Result<(), String> {
-    match ring(&Tester::default()) {
-        Ok(_) => Ok(()),
-        Err(why_not) => Err(why_not.to_string()),
-    }
+    let ring = ring(&Tester::default());
+    ring.map(drop).map_err(|why_not| why_not.to_string())
 }
 
 /// Block timeout if packets have to be counted `within` a time: half of it, in whole milliseconds,

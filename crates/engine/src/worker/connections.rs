@@ -82,8 +82,6 @@ pub(super) struct ConnectRequest<'a> {
 
 /// Result of an attempt to connect.
 pub(super) enum Attempt {
-    /// The attempt is still in progress.
-    Waits,
     /// The connection is established.
     Open {
         owner: ChannelKey,
@@ -258,13 +256,12 @@ impl Connections {
         Ok(index)
     }
 
-    /// Returns the result of an attempt to connect, after the socket became ready.
-    pub(super) fn finish_connecting(&mut self, index: usize, now: Time) -> Attempt {
-        let Some(stream) = self.streams.get_mut(index) else {
-            return Attempt::Waits;
-        };
+    /// Returns the result of an attempt to connect, after the socket became ready; `None` if the
+    /// attempt is still in progress.
+    pub(super) fn finish_connecting(&mut self, index: usize, now: Time) -> Option<Attempt> {
+        let stream = self.streams.get_mut(index)?;
         let State::Connecting { owner, others } = &mut stream.state else {
-            return Attempt::Waits;
+            return None;
         };
         let owner = *owner;
         let result = match stream.socket.take_error() {
@@ -280,17 +277,17 @@ impl Connections {
                     let party = Party::Client(owner);
                     stream.state = State::TlsHandshake { party, since: now };
                     let begun = stream.begin_handshake().is_ok();
-                    return Attempt::Securing { begun };
+                    return Some(Attempt::Securing { begun });
                 }
                 stream.state = State::Open(owner);
                 let local = stream.socket.local_addr().unwrap_or(remote);
-                Attempt::Open {
+                Some(Attempt::Open {
                     owner,
                     local,
                     remote,
-                }
+                })
             }
-            Err(error) if error.kind() == io::ErrorKind::NotConnected => Attempt::Waits,
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
             Err(error) => {
                 let others = std::mem::take(others);
                 if let Some(trace) = &mut stream.trace
@@ -299,11 +296,11 @@ impl Connections {
                     trace.broke();
                 }
                 self.streams.remove(index);
-                Attempt::Failed {
+                Some(Attempt::Failed {
                     owner,
                     error,
                     others,
-                }
+                })
             }
         }
     }

@@ -136,8 +136,10 @@ impl Worker {
     /// Processes the result of an attempt to connect, after the socket became ready.
     fn finish_connecting(&mut self, index: usize) {
         let now = self.runtime.clock.now();
-        match self.connections.finish_connecting(index, now) {
-            Attempt::Waits => {}
+        let Some(attempt) = self.connections.finish_connecting(index, now) else {
+            return;
+        };
+        match attempt {
             Attempt::Open {
                 owner,
                 local,

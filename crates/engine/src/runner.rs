@@ -63,26 +63,13 @@ impl Runner {
     /// # Errors
     /// The operating system refuses threads or files.
     pub fn start(
-        plan: RunnerPlan,
+        mut plan: RunnerPlan,
         scenario: &Scenario,
         options: &Options,
     ) -> Result<Runner, EngineError> {
-        let RunnerPlan {
-            place,
-            mut workers,
-            remote_workers,
-            surroundings,
-            receive_path,
-            traced,
-        } = plan;
-        let Options {
-            run_file,
-            overwrite,
-            version,
-            ..
-        } = options;
-        let traces = Traces::start(traced, run_file, *overwrite, version)?;
-        for worker in &mut workers {
+        let (path, overwrite) = (&options.run_file, options.overwrite);
+        let traces = Traces::start(plan.traced, path, overwrite, &options.version)?;
+        for worker in &mut plan.workers {
             for (index, population) in worker.populations.iter_mut().enumerate() {
                 if let Some(clients) = &mut population.clients {
                     clients.traced = traces.of(index);
@@ -90,14 +77,18 @@ impl Runner {
             }
         }
         let mut pool = WorkerPool::start_at(
-            place,
+            plan.place,
             options.targets.clone(),
-            workers,
+            plan.workers,
             scenario.stop_timeout,
             scenario.seed,
         )?;
-        let receivers = remote_workers.iter().map(ToString::to_string).collect();
-        for receiver in remote_workers {
+        let receivers = plan
+            .remote_workers
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        for receiver in plan.remote_workers {
             pool.add_remote_worker(receiver);
         }
         Ok(Runner {
@@ -106,8 +97,8 @@ impl Runner {
             process: Process::new(),
             traces,
             secrets: scenario.secrets(),
-            surroundings,
-            receive_path,
+            surroundings: plan.surroundings,
+            receive_path: plan.receive_path,
             receivers,
             clock: None,
             crash_checked_at: Time::ZERO,

@@ -13,6 +13,7 @@ use net::{Clock, PortRange};
 
 use crate::control::Control;
 use crate::error::EngineError;
+use crate::machine::since_1970;
 use crate::messages::WorkerReport;
 use crate::modes::report_loop::{PoolReport, handle_reports};
 use crate::worker::pool::{WorkerPlan, WorkerPool};
@@ -55,23 +56,20 @@ pub fn serve(
 ) -> Result<Vec<String>, EngineError> {
     // First of all, because the server's times count from the start of this clock.
     let clock = Clock::start();
-    let wall_clock = Duration::from_nanos(u64::try_from(clock.started_at()).unwrap_or(0));
-    let Configured {
-        listen,
-        tls: certificate,
-        max_sessions,
-        report,
-        settings: own,
-    } = options.configured;
-    let server = own.server(wall_clock);
+    let configured = options.configured;
+    let server = configured.settings.server(since_1970(&clock));
     let server: Arc<dyn RunningServer> = Arc::from(server.map_err(EngineError::Settings)?);
     let catalogue = server.catalogue();
     let accept: Accept = {
         let server = server.clone();
         Arc::new(move |number| server.session(number))
     };
-    let mut report = report.as_ref().map(ReportFile::create).transpose()?;
-    let tls = match &certificate {
+    let mut report = configured
+        .report
+        .as_ref()
+        .map(ReportFile::create)
+        .transpose()?;
+    let tls = match &configured.tls {
         Some((chain, key)) => {
             let server = net::tls::Server::from_files(chain, key);
             Some(server.map_err(settings)?)
@@ -81,12 +79,13 @@ pub fn serve(
     let serving = || ListenerPlan {
         no_segmentation: server.sends_singly(),
         own_descriptor_tables: options.server.own_descriptor_tables,
-        max_sessions,
+        max_sessions: configured.max_sessions,
         accept: accept.clone(),
         tls: tls.clone(),
     };
-    let (plans, listening) = bind_servers(&listen, &*server, max_sessions, serving)?;
-    let url = |&address| server.url(address, certificate.is_some());
+    let max_sessions = configured.max_sessions;
+    let (plans, listening) = bind_servers(&configured.listen, &*server, max_sessions, serving)?;
+    let url = |&address| server.url(address, configured.tls.is_some());
     let listening: Vec<String> = listening.iter().map(url).collect();
     let mut pool = WorkerPool::start(plans, options.stop_timeout, server.seed())?;
     pool.begin(&clock);

@@ -329,17 +329,9 @@ impl Coordinator<'_> {
     fn add_window(&mut self, window: MergedWindow<RunnerFigures>) -> Progress {
         let mut tester = self.add_testers(&window);
         let first_window = self.levels.as_ref().map_or(0, |levels| levels.first_window);
-        self.judge_runners(&window, window.index.saturating_sub(first_window));
-        let MergedWindow {
-            index,
-            begins,
-            seconds,
-            populations,
-            ..
-        } = window;
-        let of_run = index;
-        let index = index.saturating_sub(first_window);
-        let begins = self.level_time(begins);
+        let index = window.index.saturating_sub(first_window);
+        self.judge_runners(&window, index);
+        let (begins, seconds) = (self.level_time(window.begins), window.seconds);
         let server = self.sample_server(begins, index);
         if let (Some(holding), Some(server)) = (&mut self.environment.holding, &server) {
             holding.add_window(server);
@@ -348,10 +340,10 @@ impl Coordinator<'_> {
             tester.merge(&sent, tester::TESTER_CATALOGUE);
         }
 
-        let mut subjects = windows_by_subject(self.scenario, populations, tester);
+        let mut subjects = windows_by_subject(self.scenario, window.populations, tester);
         // The last window ends with the last worker, so it is shorter than a whole window.
         let is_last = !progress::is_whole(seconds);
-        subjects.extend(self.environment.links.window(of_run, is_last));
+        subjects.extend(self.environment.links.window(window.index, is_last));
         subjects.extend(self.sample_browsers(begins, is_last));
         subjects.extend(server.map(|window| ("server".to_owned(), window)));
 

@@ -514,14 +514,7 @@ impl Datagrams {
         runtime: &mut Runtime,
     ) -> Routed {
         let now = runtime.clock.now();
-        let Datagrams {
-            ends,
-            endpoints,
-            answer,
-            sender,
-            ..
-        } = self;
-        let state = &mut endpoints[index];
+        let (state, answer) = (&mut self.endpoints[index], &mut self.answer);
         let room = !state.closed && state.peers.len() < state.max_sessions;
         answer.clear();
         let route = state.endpoint.route(now, datagram, room, answer);
@@ -544,12 +537,13 @@ impl Datagrams {
                 true
             }
             Route::Answer => {
-                if let Some(end) = ends.get(state.socket)
+                if let Some(end) = self.ends.get(state.socket)
                     && !answer.is_empty()
                 {
                     let to = Address::from(datagram.from).with_source(sent_to);
                     let socket = &end.socket.udp;
-                    let sent = sender.send(socket, Some(&to), answer, answer.len(), |_| {});
+                    let length = answer.len();
+                    let sent = self.sender.send(socket, Some(&to), answer, length, |_| {});
                     let refused = sent.refused as u64;
                     runtime.tester.add(tester::SENDS_FAILED, refused);
                 }

@@ -542,17 +542,9 @@ impl PacerThread<'_> {
 
     fn flush(&mut self, state: &mut State, socket: &OwnedFd) {
         let (mut sent, mut in_bursts, mut refused) = (0, 0, 0);
-        let PacerThread {
-            batch, made, clock, ..
-        } = self;
-        let State {
-            active,
-            recorder,
-            news,
-            ..
-        } = state;
-        let nobody_there = batch.send(socket, clock, |index, times| {
-            let packet = made[index];
+        let (active, recorder) = (&mut state.active, &mut state.recorder);
+        let nobody_there = self.batch.send(socket, &self.clock, |index, times| {
+            let packet = self.made[index];
             let left = times.map(|(began, ended)| Handover { began, ended });
             active[packet.index].flow.packet_sent(packet.tag, left);
             match left {
@@ -565,13 +557,13 @@ impl PacerThread<'_> {
             }
         });
         // A connected socket belongs to one channel of one session.
-        if nobody_there && let Some(first) = made.first() {
+        if nobody_there && let Some(first) = self.made.first() {
             let owner = active[first.index].whose.owner;
-            if !news.refused.contains(&owner) {
-                news.refused.push(owner);
+            if !state.news.refused.contains(&owner) {
+                state.news.refused.push(owner);
             }
         }
-        made.clear();
+        self.made.clear();
         recorder.add(tester::SENT_PACKETS, sent);
         recorder.add(tester::SENT_IN_BURSTS, in_bursts);
         recorder.add(tester::SENDS_FAILED, refused);

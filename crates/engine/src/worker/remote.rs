@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use kit::remote_receiver::messages::{LINE_MAX, LineSplitter, ReceiverMessage, VERSION, to_line};
 use kit::remote_receiver::{ReceiverPorts, Secret, proof};
 use measure::{Catalogue, HistogramId, Time, Window, tester};
-use scenario::{Scenario, Tester};
+use scenario::Scenario;
 use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
@@ -278,17 +278,12 @@ fn prepare(
     if all.any(|ports| ports != first) {
         return Err("its populations have different `ports`: name the same ones".to_owned());
     }
-    let Tester {
-        receive_buffer,
-        ring,
-        ..
-    } = scenario.tester;
     connection.send(&RunMessage::Prepare(Box::new(ReceptionOrder {
         version: version.to_owned(),
         populations: populations.iter().map(named).collect(),
         ports: first,
-        receive_buffer,
-        ring,
+        receive_buffer: scenario.tester.receive_buffer,
+        ring: scenario.tester.ring,
     })))?;
     let (ports, path) = match connection.wait::<WorkerMessage>(PREPARE_TIMEOUT)? {
         WorkerMessage::Ready { ports, path } if ports.len() == populations.len() => (ports, path),

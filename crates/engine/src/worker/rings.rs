@@ -340,17 +340,12 @@ impl PortAssignment {
         counting: &mut MediaCounter<'_>,
         datagrams: impl Iterator<Item = CapturedDatagram<'a>>,
     ) {
-        let MediaCounter {
-            sinks,
-            populations,
-            runtime,
-        } = counting;
-        let port = &self.port;
+        let (port, runtime) = (&self.port, &mut *counting.runtime);
         let known = &mut self.foreign_reported;
         let mut foreign = |from: SocketAddr, runtime: &mut Runtime| {
             count_foreign(known, port.session, Some(port.sink), from.ip(), runtime);
         };
-        let mut sink = sinks.sink(port.sink);
+        let mut sink = counting.sinks.sink(port.sink);
         for datagram in datagrams {
             // A socket that is bound to an address receives only datagrams sent to that address.
             if !self.local.is_unspecified() && self.local != datagram.to.ip() {
@@ -381,7 +376,7 @@ impl PortAssignment {
                 overhead: datagram.overhead,
             };
             let sink = sink.as_deref_mut();
-            let recorder = populations.recorder_at(port.population, datagram.at);
+            let recorder = counting.populations.recorder_at(port.population, datagram.at);
             let event = sink.and_then(|sink| sink.packet(&arrival, recorder));
             if let Some(event) = event {
                 let sink = port.sink;

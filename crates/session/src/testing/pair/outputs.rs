@@ -328,12 +328,8 @@ impl Pair {
 
     /// Sends the due packets of a flow.
     pub(super) fn send_flow(&mut self, index: usize) {
-        let ActiveFlow {
-            session,
-            flow,
-            channel,
-            ..
-        } = self.active_flows[index];
+        let active = &self.active_flows[index];
+        let (session, flow, channel) = (active.session, active.flow, active.channel);
         let side = self.slots[session].side as usize;
         if !self.sides[side].flows.contains(flow) {
             self.active_flows.swap_remove(index);

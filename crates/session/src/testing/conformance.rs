@@ -181,6 +181,11 @@ fn end(cx: &mut Context<'_>, outcome: Outcome) {
     cx.out.push_back(Output::Ended(outcome));
 }
 
+fn log_and_end(cx: &mut Context<'_>, log: &Log, line: impl Into<String>) {
+    log.add(line);
+    end(cx, Outcome::Completed);
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -392,8 +397,7 @@ const BATCHES: Case = Case {
                     came += 1;
                 }
                 if came == BATCH_COUNT {
-                    log.add("all came");
-                    end(cx, Outcome::Completed);
+                    log_and_end(cx, &log, "all came");
                 }
             }
             _ => log.add("something else"),
@@ -449,10 +453,7 @@ const RETRANSMISSION: Case = Case {
                 let numbers = (0..10).filter(|number| ![3, 7].contains(number));
                 numbers.for_each(|number| send_datagram(cx, None, &[number]));
             }
-            b"bye" => {
-                log.add("bye");
-                end(cx, Outcome::Completed);
-            }
+            b"bye" => log_and_end(cx, &log, "bye"),
             asked => {
                 log.add(format!("again: {asked:?}"));
                 send_datagram(cx, None, asked);
@@ -486,8 +487,7 @@ const NEW_SESSION_AFTER_GOODBYE: Case = Case {
             Input::Datagrams { datagrams, .. } => {
                 over += datagrams.len();
                 if over == 4 {
-                    log.add("4 goodbyes");
-                    end(cx, Outcome::Completed);
+                    log_and_end(cx, &log, "4 goodbyes");
                 }
             }
             _ => log.add("something else"),
@@ -580,10 +580,7 @@ const UNREACHABLE_PORT: Case = Case {
                 assert_eq!(how, CloseReason::Reset);
                 end(cx, Outcome::Failed(Failure { reason, detail }));
             }
-            _ => {
-                log.add("something else");
-                end(cx, Outcome::Completed);
-            }
+            _ => log_and_end(cx, &log, "something else"),
         })
     },
     server: Server::Nobody,

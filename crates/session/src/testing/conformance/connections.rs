@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Case, Log, Server, end, open_tcp, open_tls, script, send, text};
+use super::{Case, Log, Server, end, log_and_end, open_tcp, open_tls, script, send, text};
 use crate::{Context, Input, Outcome, Session};
 
 /// Sends two pieces, and ends when both have come back.
@@ -22,8 +22,7 @@ fn sends_two(
         Input::Bytes { bytes, .. } => {
             received.extend_from_slice(bytes);
             if received.len() == 7 {
-                log.add(text(&received));
-                end(cx, Outcome::Completed);
+                log_and_end(cx, &log, text(&received));
             }
         }
         _ => log.add("something else"),
@@ -42,10 +41,7 @@ fn echoes_stream(log: Log) -> Box<dyn Session> {
                 send(cx, &received);
             }
         }
-        Input::Closed { reason, .. } => {
-            log.add(format!("{reason:?}"));
-            end(cx, Outcome::Completed);
-        }
+        Input::Closed { reason, .. } => log_and_end(cx, &log, format!("{reason:?}")),
         _ => log.add("something else"),
     })
 }
@@ -75,8 +71,7 @@ pub(super) const SECURE_GOODBYE: Case = Case {
             Input::Opened { .. } => send(cx, b"go"),
             Input::Bytes { bytes, .. } => received += bytes.len(),
             Input::Closed { reason, .. } => {
-                log.add(format!("{received} bytes, {reason:?}"));
-                end(cx, Outcome::Completed);
+                log_and_end(cx, &log, format!("{received} bytes, {reason:?}"))
             }
             _ => log.add("something else"),
         })

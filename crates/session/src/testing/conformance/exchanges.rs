@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use measure::{Recorder, Time};
 
-use super::{CHANNEL, Case, Log, Server, end, open_tcp, open_tls, script};
+use super::{CHANNEL, Case, Log, Server, log_and_end, open_tcp, open_tls, script};
 use crate::exchange::{Exchange, ExchangeContext, ExchangeEnd, NextStep, Plan};
-use crate::{ChannelId, Context, Failure, Input, Outcome, Output, Pace, Port, Session};
+use crate::{ChannelId, Context, Failure, Input, Output, Pace, Port, Session};
 
 /// The message of these cases.
 const MESSAGE: &[u8] = b"ping";
@@ -168,10 +168,7 @@ fn asking_session(
             cx.out
                 .push_back(Output::FinishExchange { channel: CHANNEL });
         }
-        Input::ExchangeEnded { reason, .. } => {
-            log.add(format!("{reason:?}"));
-            end(cx, Outcome::Completed);
-        }
+        Input::ExchangeEnded { reason, .. } => log_and_end(cx, &log, format!("{reason:?}")),
         _ => log.add("something else"),
     })
 }
@@ -186,10 +183,7 @@ fn echo_session(log: Log) -> Box<dyn Session> {
                 log: log.clone(),
             }),
         }),
-        Input::ExchangeEnded { reason, .. } => {
-            log.add(format!("{reason:?}"));
-            end(cx, Outcome::Completed);
-        }
+        Input::ExchangeEnded { reason, .. } => log_and_end(cx, &log, format!("{reason:?}")),
         _ => log.add("something else"),
     })
 }
@@ -280,10 +274,7 @@ pub(super) const REFUSED: Case = Case {
             Input::Start { .. } => open_tcp(cx, server),
             Input::Opened { .. } => super::send(cx, b"pingno!"),
             Input::Bytes { .. } => {}
-            Input::Closed { reason, .. } => {
-                log.add(format!("{reason:?}"));
-                end(cx, Outcome::Completed);
-            }
+            Input::Closed { reason, .. } => log_and_end(cx, &log, format!("{reason:?}")),
             _ => log.add("something else"),
         })
     },

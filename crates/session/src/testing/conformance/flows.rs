@@ -7,8 +7,8 @@ use bytes::Bytes;
 use measure::Time;
 
 use super::{
-    CHANNEL, Case, Log, Server, datagram_script, end, open_tcp, open_udp, script, send,
-    send_datagram,
+    CHANNEL, Case, Log, Server, datagram_script, end, log_and_end, open_tcp, open_udp, script,
+    send, send_datagram,
 };
 use crate::{
     ChannelId, Context, Flow, FlowId, FlowPacket, Handover, Input, Outcome, Output, PacketHeader,
@@ -172,10 +172,7 @@ pub(super) const PACED_TO_A_NAMED_PEER: Case = Case {
                     _ => send_datagram(cx, None, b"bye"),
                 }
             }
-            Input::Datagrams { .. } => {
-                log.add("was answered");
-                end(cx, Outcome::Completed);
-            }
+            Input::Datagrams { .. } => log_and_end(cx, &log, "was answered"),
             _ => log.add("something else"),
         })
     },
@@ -211,8 +208,7 @@ pub(super) const PACED_IN_A_CONNECTION: Case = Case {
                 }
                 if came.len() == 99 {
                     let numbers: Vec<u8> = came.chunks(9).map(|packet| packet[3]).collect();
-                    log.add(format!("{numbers:?}"));
-                    end(cx, Outcome::Completed);
+                    log_and_end(cx, &log, format!("{numbers:?}"));
                 }
             }
             _ => log.add("something else"),
@@ -271,8 +267,7 @@ pub(super) const STARTED_AGAIN: Case = Case {
             Input::Datagrams { datagrams, .. } => {
                 came += datagrams.len();
                 if came == 11 {
-                    log.add("all came");
-                    end(cx, Outcome::Completed);
+                    log_and_end(cx, &log, "all came");
                 }
             }
             _ => log.add("something else"),
@@ -300,8 +295,7 @@ pub(super) const STARTED_AGAIN_IN_A_CONNECTION: Case = Case {
             Input::Bytes { bytes, .. } => {
                 came += bytes.len();
                 if came == 11 * 9 {
-                    log.add("all came");
-                    end(cx, Outcome::Completed);
+                    log_and_end(cx, &log, "all came");
                 }
             }
             _ => log.add("something else"),
@@ -342,14 +336,8 @@ pub(super) const TO_UNREACHABLE_PORT: Case = Case {
                 start_flow(cx, channel, false);
                 *deadline = Some(cx.now + Duration::from_secs(5));
             }
-            Input::Closed { reason, .. } => {
-                log.add(format!("{reason:?}"));
-                end(cx, Outcome::Completed);
-            }
-            _ => {
-                log.add("something else");
-                end(cx, Outcome::Completed);
-            }
+            Input::Closed { reason, .. } => log_and_end(cx, &log, format!("{reason:?}")),
+            _ => log_and_end(cx, &log, "something else"),
         })
     },
     server: Server::Nobody,

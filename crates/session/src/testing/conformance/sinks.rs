@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use measure::Recorder;
 
-use super::{CHANNEL, Case, Server, datagram_script, end, open_tcp, script, send, send_datagram};
+use super::{
+    CHANNEL, Case, Server, datagram_script, end, log_and_end, open_tcp, script, send, send_datagram,
+};
 use crate::{
     Arrival, ChannelId, Context, Input, MediaEvent, MediaFilter, Open, Outcome, Output, Port,
     ReadTiming, Sink, SinkId, SocketMedia, with_port,
@@ -131,10 +133,7 @@ pub(super) const COUNTED: Case = Case {
                 *deadline = None;
                 send_on(cx, Port::Control, b"report");
             }
-            Input::Closed { reason, .. } => {
-                log.add(format!("{reason:?}"));
-                end(cx, Outcome::Completed);
-            }
+            Input::Closed { reason, .. } => log_and_end(cx, &log, format!("{reason:?}")),
             _ => log.add("something else"),
         })
     }),

@@ -57,10 +57,10 @@ impl Process {
     }
 
     /// Names of the counters that are unavailable on this machine: they are unknown rather than 0.
-    pub(crate) fn unknown(&self) -> Vec<&'static str> {
+    pub(crate) fn unknown(&self) -> Vec<String> {
         match self.softnet {
             Some(_) => Vec::new(),
-            None => vec!["softnet_drops"],
+            None => vec!["softnet_drops".to_owned()],
         }
     }
 

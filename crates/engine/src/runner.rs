@@ -114,12 +114,7 @@ impl Runner {
             workers: u32::try_from(self.pool.len()).unwrap_or(u32::MAX),
             receive_path: self.receive_path.name().to_owned(),
             receive_hint: self.receive_path.hint().map(str::to_owned),
-            unknown: self
-                .process
-                .unknown()
-                .into_iter()
-                .map(str::to_owned)
-                .collect(),
+            unknown: self.process.unknown(),
             receivers: self.receivers.clone(),
         }
     }

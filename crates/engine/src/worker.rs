@@ -195,7 +195,7 @@ impl Worker {
             links,
             pairs: Pairs::new(plan.ports),
             groups: Groups::default(),
-            datagrams: Datagrams::new(),
+            datagrams: Datagrams::default(),
             sessions: Sessions::new(config.stop_timeout),
             sinks: Sinks::default(),
             flows: Flows::default(),

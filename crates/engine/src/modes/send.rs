@@ -53,7 +53,7 @@ pub struct SendOptions {
 }
 
 /// Progress of sending, reported once per second.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct SendProgress {
     /// Time since the start.
     pub elapsed: Duration,
@@ -62,7 +62,7 @@ pub struct SendProgress {
 }
 
 /// Result of sending.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SendFinished {
     pub streams: Vec<SentStream>,
     /// Delay of all streams against their schedule.
@@ -106,10 +106,7 @@ pub fn send(
         .map(ReportFile::create)
         .transpose()?;
     let sending = RunningSources::start(settings, clock, options.stop_timeout, seed)?;
-    progress(&SendProgress {
-        elapsed: Duration::ZERO,
-        pacing: Pacing::default(),
-    });
+    progress(&SendProgress::default());
     let finished = sending.run_to_end(control, options.stop_timeout, &mut |event| {
         match event {
             SendEvent::Window(seen, _) => progress(&seen),
@@ -182,10 +179,7 @@ impl RunningSources {
         stop_timeout: Duration,
         hear: &mut dyn FnMut(SendEvent<'_>) -> Result<(), EngineError>,
     ) -> Result<SendFinished, EngineError> {
-        let mut finished = SendFinished {
-            streams: Vec::new(),
-            pacing: Pacing::default(),
-        };
+        let mut finished = SendFinished::default();
         let mut totals = Totals::new(tester::TESTER_CATALOGUE);
         let mut failure = None;
         handle_reports(

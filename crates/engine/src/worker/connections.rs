@@ -57,6 +57,7 @@ pub(super) struct Connections {
 }
 
 /// Shared read buffers, used by one connection at a time. A reader takes them and puts them back.
+#[derive(Default)]
 pub(super) struct Buffers {
     pub(super) read: Vec<u8>,
     /// Arrival times of the bytes in `read`.
@@ -109,9 +110,7 @@ impl Connections {
             streams: Slab::new(),
             buffers: Buffers {
                 read: vec![0; READ_BYTES],
-                runs: Vec::new(),
-                plain: Vec::new(),
-                plain_runs: Vec::new(),
+                ..Buffers::default()
             },
             handshakes: 0,
             segment_times: ports.map(SegmentTimes::new),

@@ -131,6 +131,7 @@ impl Owner {
 }
 
 /// The single UDP sockets and the endpoints of a worker.
+#[derive(Default)]
 pub(super) struct Datagrams {
     ends: Slab<DatagramEnd>,
     endpoints: Vec<EndpointState>,
@@ -164,17 +165,6 @@ pub(super) enum Routed {
 }
 
 impl Datagrams {
-    pub(super) fn new() -> Datagrams {
-        Datagrams {
-            ends: Slab::new(),
-            endpoints: Vec::new(),
-            sender: GsoSender::new(),
-            answer: Vec::new(),
-            late: BTreeSet::new(),
-            soon: BTreeMap::new(),
-        }
-    }
-
     /// Time of the next wake-up for sockets with [`ReadTiming::Soon`]; `awake` is that of the last.
     pub(super) fn next_look(&self, awake: Time) -> Time {
         let soonest = self.soon.keys().next();

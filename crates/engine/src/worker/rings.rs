@@ -376,7 +376,8 @@ impl PortAssignment {
                 overhead: datagram.overhead,
             };
             let sink = sink.as_deref_mut();
-            let recorder = counting.populations.recorder_at(port.population, datagram.at);
+            let populations = &mut counting.populations;
+            let recorder = populations.recorder_at(port.population, datagram.at);
             let event = sink.and_then(|sink| sink.packet(&arrival, recorder));
             if let Some(event) = event {
                 let sink = port.sink;

@@ -76,7 +76,7 @@ fn receive_once(
 
 #[test]
 fn sockets_on_the_ring_are_read_late_only_at_deadlines() {
-    let (mut datagrams, runtime) = (Datagrams::new(), runtime());
+    let (mut datagrams, runtime) = (Datagrams::default(), runtime());
     let ways = [
         (ReadTiming::Late, MediaPath::None, true),
         (ReadTiming::Late, MediaPath::Ring, false),
@@ -96,7 +96,7 @@ fn sockets_on_the_ring_are_read_late_only_at_deadlines() {
 
 #[test]
 fn datagrams_arrive_and_closed_socket_is_not_read_late() {
-    let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
+    let (mut datagrams, mut runtime) = (Datagrams::default(), runtime());
     let (receiver, to) = open(&mut datagrams, &runtime, None, ReadTiming::Late);
     let (sender, _) = open(&mut datagrams, &runtime, None, ReadTiming::AtOnce);
     assert_eq!(datagrams.late(), [receiver]);
@@ -129,7 +129,7 @@ fn datagrams_arrive_and_closed_socket_is_not_read_late() {
 
 #[test]
 fn reading_mode_of_a_socket_can_be_changed() {
-    let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
+    let (mut datagrams, mut runtime) = (Datagrams::default(), runtime());
     let (index, to) = open(&mut datagrams, &runtime, None, ReadTiming::AtOnce);
     let other = std::net::UdpSocket::bind(local()).expect("a free port");
     let mut ready = crate::worker::readiness::Ready::new();
@@ -168,7 +168,7 @@ fn reading_mode_of_a_socket_can_be_changed() {
 
 #[test]
 fn sockets_on_the_ring_are_read_at_few_deadlines() {
-    let (mut datagrams, runtime) = (Datagrams::new(), runtime());
+    let (mut datagrams, runtime) = (Datagrams::default(), runtime());
     let mut due = |media, reading| {
         let (index, _) = open_socket(&mut datagrams, &runtime, None, reading, media);
         let millis = |millis: u64| Time::from_start(Duration::from_millis(1000 + millis));
@@ -184,7 +184,7 @@ fn sockets_on_the_ring_are_read_at_few_deadlines() {
 
 #[test]
 fn unreachable_peer_is_reported_after_all_datagrams() {
-    let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
+    let (mut datagrams, mut runtime) = (Datagrams::default(), runtime());
     let nobody = std::net::UdpSocket::bind(local()).expect("a free port");
     let peer = nobody.local_addr().ok();
     let (index, to) = open(&mut datagrams, &runtime, peer, ReadTiming::AtOnce);
@@ -209,7 +209,7 @@ fn unreachable_peer_is_reported_after_all_datagrams() {
 
 #[test]
 fn socket_with_the_shortest_interval_wakes_the_loop() {
-    let (mut datagrams, mut runtime) = (Datagrams::new(), runtime());
+    let (mut datagrams, mut runtime) = (Datagrams::default(), runtime());
     let mut open = |reading, media| open_socket(&mut datagrams, &runtime, None, reading, media).0;
     let millis = |millis| Time::from_start(Duration::from_millis(millis));
     let within = |millis| ReadTiming::Soon(Duration::from_millis(millis));

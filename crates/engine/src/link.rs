@@ -76,7 +76,6 @@ pub struct Emulator {
     waker: Arc<Waker>,
     windows: Receiver<LinkWindow>,
     thread: Option<JoinHandle<io::Result<LinkWindow>>>,
-    plan: LinkPlan,
     /// True if its thread runs at real-time priority.
     is_realtime: bool,
 }
@@ -84,7 +83,7 @@ pub struct Emulator {
 /// Command to the link's thread.
 enum LinkCommand {
     /// Begin the record, with this clock.
-    Begin(Clock, Box<LinkPlan>),
+    Begin(Clock),
     /// End the record and hand over the rest of it, but continue to carry packets.
     EndRecord,
     /// End once the packets under way have arrived, and hand over the rest of the record.
@@ -105,6 +104,7 @@ impl Emulator {
         let link_thread = LinkThread {
             ends: [near, far],
             directions: directions(&plan),
+            plan,
             clock: Clock::start(),
             next_window: Time::NEVER,
             windows: 0,
@@ -126,7 +126,6 @@ impl Emulator {
             waker,
             windows,
             thread: Some(thread),
-            plan,
             is_realtime: realtime_receiver.recv().unwrap_or(false),
         })
     }
@@ -139,10 +138,7 @@ impl Emulator {
 
     /// Begins the record at time 0 of `clock`. Outages, stages and packet numbers count from there.
     pub fn begin(&self, clock: &Clock) {
-        self.send(LinkCommand::Begin(
-            clock.same_start(),
-            Box::new(self.plan.clone()),
-        ));
+        self.send(LinkCommand::Begin(clock.same_start()));
     }
 
     /// Ends the record within a window and returns the part that was not taken. The link continues
@@ -222,6 +218,7 @@ fn directions(plan: &LinkPlan) -> [Direction; 2] {
 struct LinkThread {
     ends: [Tun; 2],
     directions: [Direction; 2],
+    plan: LinkPlan,
     clock: Clock,
     next_window: Time,
     windows: u64,
@@ -239,8 +236,8 @@ impl LinkThread {
         let mut sleep = Sleep::none(self.clock.now());
         loop {
             match self.commands.try_recv() {
-                Ok(LinkCommand::Begin(clock, plan)) => {
-                    self.begin(clock, &plan);
+                Ok(LinkCommand::Begin(clock)) => {
+                    self.begin(clock);
                     let now = self.clock.now();
                     (pace, sleep) = (Pace::new(now, processors), Sleep::none(now));
                 }
@@ -312,11 +309,11 @@ impl LinkThread {
         }
     }
 
-    fn begin(&mut self, clock: Clock, plan: &LinkPlan) {
+    fn begin(&mut self, clock: Clock) {
         self.clock = clock;
         self.next_window = Time::ZERO + crate::worker::WINDOW;
         self.windows = 0;
-        let directions = self.directions.iter_mut().zip(directions(plan));
+        let directions = self.directions.iter_mut().zip(directions(&self.plan));
         for ((direction, new), near) in directions.zip(&self.ends) {
             direction.begin(new, near);
         }

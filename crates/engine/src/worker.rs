@@ -199,7 +199,7 @@ impl Worker {
             sessions: Sessions::new(config.stop_timeout),
             sinks: Sinks::default(),
             flows: Flows::default(),
-            sending: Sending::new(plan.realtime_pacer),
+            sending: Sending::default(),
             exchanges: Exchanges::default(),
             populations,
             topics: Topics::default(),
@@ -210,8 +210,10 @@ impl Worker {
             listeners: Listeners::default(),
             self_stats: SelfStats::new(),
         };
+        let pacer_options = &mut worker.sending.pacer_options;
+        pacer_options.realtime_pacer = plan.realtime_pacer;
         for (listener, serving) in plan.serving {
-            worker.sending.send_apart(serving.no_segmentation);
+            pacer_options.apart = serving.no_segmentation;
             worker.listeners.add(&worker.runtime, listener, serving)?;
         }
         for plan in plan.endpoints {

@@ -38,8 +38,8 @@ const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 pub(super) struct Sending {
     /// Sends datagrams; started with the first flow that needs it.
     pacer: Option<Pacer>,
-    /// Options of the pacer.
-    pacer_options: PacerOptions,
+    /// Options of the pacer. They have an effect only before the first flow.
+    pub(super) pacer_options: PacerOptions,
     /// The pacer's descriptors of sockets that sessions share. They stay open as long as the worker
     /// runs.
     shared: HashMap<SocketId, Arc<OwnedFd>>,
@@ -101,23 +101,6 @@ impl Sending {
                 self.due.push(Reverse((due, index, active.serial)));
             }
         }
-    }
-
-    /// Creates an empty list; `in_real_time` selects real-time scheduling of the pacer.
-    pub(super) fn new(in_real_time: bool) -> Sending {
-        Sending {
-            pacer_options: PacerOptions {
-                realtime_pacer: in_real_time,
-                ..PacerOptions::default()
-            },
-            ..Sending::default()
-        }
-    }
-
-    /// Sets whether datagrams are sent without joining (`UDP_SEGMENT`). Has an effect only before
-    /// the first flow.
-    pub(super) fn send_apart(&mut self, apart: bool) {
-        self.pacer_options.apart = apart;
     }
 
     /// Returns the processor time used by the pacer since the last call, in nanoseconds.
@@ -491,7 +474,7 @@ mod tests {
             let waker = Waker::new().expect("linux has it");
             let (reports, _) = crossbeam_channel::unbounded();
             Bench {
-                sending: Sending::new(false),
+                sending: Sending::default(),
                 flows: Flows::default(),
                 connections: Connections::new(None, 1, 1),
                 runtime: Runtime::new(&waker, reports).expect("linux has it"),

@@ -68,33 +68,20 @@ impl Worker {
             // Executed by the caller, which has the bytes.
             Output::Transmit(_) => {}
             Output::Playing { at } => {
-                let population = self.sessions.population(key);
-                let Some(Client {
-                    first_media: first @ None,
-                    ..
-                }) = self.client(key)
-                else {
-                    return;
-                };
-                *first = Some(at);
-                if let Some(index) = population {
-                    self.populations.plays(index);
+                if let Some(slot) = self.sessions.get_mut(key)
+                    && let Some(client) = &mut slot.client
+                    && client.first_media.is_none()
+                {
+                    client.first_media = Some(at);
+                    self.populations.plays(slot.population);
                 }
             }
             Output::Viewed(service) => {
-                if let Some(client) = self.client(key) {
-                    client.service = Some(service);
-                }
+                self.change_client(key, |client| client.service = Some(service));
             }
-            Output::Streams(streams) => {
-                if let Some(client) = self.client(key) {
-                    client.streams = streams;
-                }
-            }
+            Output::Streams(streams) => self.change_client(key, |client| client.streams = streams),
             Output::Described(description) => {
-                if let Some(client) = self.client(key) {
-                    client.described = Some(description);
-                }
+                self.change_client(key, |client| client.described = Some(description));
             }
             Output::Note(Note { kind, text }) => {
                 let population = self.sessions.population(key);
@@ -105,8 +92,11 @@ impl Worker {
         }
     }
 
-    fn client(&mut self, key: SessionKey) -> Option<&mut Client> {
-        self.slot(key)?.client.as_mut()
+    fn change_client(&mut self, key: SessionKey, change: impl FnOnce(&mut Client)) {
+        let slot = self.slot(key);
+        if let Some(client) = slot.and_then(|slot| slot.client.as_mut()) {
+            change(client);
+        }
     }
 
     /// The connection of a channel.

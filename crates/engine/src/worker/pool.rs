@@ -1,5 +1,6 @@
 //! The worker threads of a run: starting them, sending commands to them, noticing that they ended.
 
+use std::io;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -56,13 +57,8 @@ impl WorkerPool {
         let failed = || EngineError::system("cannot start a worker");
         let (reports, inbox) = bounded(REPORTS);
         let resolver = Resolver::start().map_err(failed())?;
-        let mut mailboxes = Vec::new();
-        let mut inboxes = Vec::new();
-        for _ in &plans {
-            let (mailbox, commands) = Mailbox::new().map_err(failed())?;
-            mailboxes.push(mailbox);
-            inboxes.push(commands);
-        }
+        let made: io::Result<(Vec<_>, Vec<_>)> = plans.iter().map(|_| Mailbox::new()).collect();
+        let (mailboxes, inboxes) = made.map_err(failed())?;
         let mut pool = WorkerPool {
             reports: inbox,
             mailboxes,

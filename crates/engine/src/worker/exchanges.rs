@@ -316,11 +316,8 @@ impl Exchanges {
 
     fn do_later(&mut self, worker: &mut ExchangeWorker<'_>, index: usize, serial: u64) {
         let now = worker.runtime.clock.now();
-        let Some(own) = self
-            .handed_over
-            .get_mut(index)
-            .filter(|own| own.serial == serial)
-        else {
+        let own = self.handed_over.get_mut(index);
+        let Some(own) = own.filter(|own| own.serial == serial) else {
             return;
         };
         own.armed = Time::NEVER;
@@ -379,11 +376,9 @@ impl Exchanges {
             let Some(stream) = worker.connections.get_mut(connection) else {
                 break;
             };
-            let Some(own) = self
-                .handed_over
-                .get_mut(index)
-                .filter(|own| own.connection == connection && !own.ended)
-            else {
+            let own = self.handed_over.get_mut(index);
+            let wanted = |own: &&mut RunningExchange| own.connection == connection && !own.ended;
+            let Some(own) = own.filter(wanted) else {
                 break;
             };
             own.paused = stream.queued().max(own.exchange.backlog()) > BACKLOG_MAX;
@@ -543,11 +538,8 @@ impl Exchanges {
             // Received bytes are processed first: the peer may have closed the connection, and what
             // it reads now was sent before.
             self.read(worker, connection, index);
-            if self
-                .handed_over
-                .get(index)
-                .is_some_and(|own| own.connection == connection)
-            {
+            let own = self.handed_over.get(index);
+            if own.is_some_and(|own| own.connection == connection) {
                 self.finish(worker, index);
             }
         }

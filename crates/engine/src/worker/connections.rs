@@ -438,7 +438,7 @@ impl Connections {
         Some(stream)
     }
 
-    /// Decrypts received bytes, with their arrival times. Also returns `true` if TLS's own responses
+    /// Decrypts received bytes, with their arrival times. Also returns whether TLS's own responses
     /// could be sent. Returns `None` if the connection is gone.
     pub(super) fn unseal(
         &mut self,

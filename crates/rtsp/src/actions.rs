@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use measure::units::TimeSpan;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use kit::duration_range::DurationRange;
 
@@ -20,7 +21,7 @@ pub enum Action {
     /// Continues playing, or changes position, scale or speed: `{from: 10s, to: 40s}`. As the first
     /// action, it determines how the client begins. Without it, the client begins to play the whole
     /// media.
-    Play(Play),
+    Play(#[serde(deserialize_with = "Play::checked")] Play),
     /// Keeps playing for this time: `20s`, or `5s..20s` for a time drawn with the seed.
     Wait(DurationRange),
     /// Pauses for this time (PAUSE), then resumes from there (PLAY without a range).
@@ -39,64 +40,48 @@ pub enum Action {
 
 /// Parameters of `play`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default, try_from = "PlayKeys")]
-#[schemars(with = "PlayKeys")]
+#[serde(deny_unknown_fields, default, expecting = "struct PlayKeys")]
 pub struct Play {
     /// Start position. Default: the current position; for the first action, the beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(!skip_serializing_if)]
     pub from: Option<DurationRange>,
     /// End position. When it is reached, the next action begins; without a next action, the client
     /// has completed. Default: the end of the media, while the next action begins at once.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(!skip_serializing_if)]
     pub to: Option<DurationRange>,
     /// Same as the action `scale`. Default: unchanged, initially 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(!skip_serializing_if)]
     pub scale: Option<Scale>,
     /// Same as the action `speed`. Default: unchanged, initially 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(!skip_serializing_if)]
     pub speed: Option<Speed>,
 }
 
-/// Parameters of `play`, before validation.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-struct PlayKeys {
-    /// Start position. Default: the current position; for the first action, the beginning.
-    from: Option<DurationRange>,
-    /// End position. When it is reached, the next action begins; without a next action, the client
-    /// has completed. Default: the end of the media, while the next action begins at once.
-    to: Option<DurationRange>,
-    /// Same as the action `scale`. Default: unchanged, initially 1.
-    scale: Option<Scale>,
-    /// Same as the action `speed`. Default: unchanged, initially 1.
-    speed: Option<Speed>,
-}
-
-impl TryFrom<PlayKeys> for Play {
-    type Error = String;
-
-    fn try_from(keys: PlayKeys) -> Result<Play, String> {
-        let from = keys.from.map_or(Duration::ZERO, |from| from.max);
-        let backwards = keys.scale.is_some_and(|scale| scale.0 < 0.0);
-        if let Some(to) = keys.to {
+impl Play {
+    /// Reads the parameters, and checks whether they make sense together.
+    fn checked<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Play, D::Error> {
+        let play = Play::deserialize(deserializer)?;
+        let from = play.from.map_or(Duration::ZERO, |from| from.max);
+        let backwards = play.scale.is_some_and(|scale| scale.0 < 0.0);
+        if let Some(to) = play.to {
             if backwards {
-                return Err("`to` cannot be combined with a negative `scale`; \
-                     a rewind ends at the beginning or with the next action"
-                    .to_owned());
-            }
-            if to.min <= from {
-                return Err(format!(
-                    "`to: {to}` is not after `from`; write a position after {}, counted from the beginning of the media",
-                    TimeSpan(from)
+                return Err(D::Error::custom(
+                    "`to` cannot be combined with a negative `scale`; \
+                     a rewind ends at the beginning or with the next action",
                 ));
             }
+            if to.min <= from {
+                return Err(D::Error::custom(format!(
+                    "`to: {to}` is not after `from`; write a position after {}, counted from the beginning of the media",
+                    TimeSpan(from)
+                )));
+            }
         }
-        Ok(Play {
-            from: keys.from,
-            to: keys.to,
-            scale: keys.scale,
-            speed: keys.speed,
-        })
+        Ok(play)
     }
 }
 
@@ -265,6 +250,7 @@ mod tests {
             (r#"[{"play":{"from":"10s","to":"5s"}}]"#, "not after `from`"),
             (r#"[{"play":{"to":"5s","scale":-2}}]"#, "negative `scale`"),
             (r#"[{"play":{"until":"5s"}}]"#, "unknown field"),
+            (r#"[{"play":5}]"#, "expected struct PlayKeys"),
             (r#"[{"leave":{"chance":2}}]"#, "share"),
             (r#"[{"jump":"5s"}]"#, "unknown variant"),
         ] {

@@ -220,33 +220,21 @@ impl fmt::Display for Transport {
             Some(Delivery::Multicast) => f.write_str(";multicast")?,
             None => {}
         }
-        if let Some(destination) = &self.destination {
-            write!(f, ";destination={}", quote_text(destination))?;
-        }
-        if let Some(source) = &self.source {
-            write!(f, ";source={}", quote_text(source))?;
-        }
-        if let Some(channels) = self.interleaved {
-            write!(f, ";interleaved={channels}")?;
-        }
-        if let Some(ports) = self.port {
-            write!(f, ";port={ports}")?;
-        }
-        if let Some(ports) = self.client_port {
-            write!(f, ";client_port={ports}")?;
-        }
-        if let Some(ports) = self.server_port {
-            write!(f, ";server_port={ports}")?;
-        }
-        if let Some(ttl) = self.ttl {
-            write!(f, ";ttl={ttl}")?;
-        }
-        if let Some(ssrc) = self.ssrc {
-            write!(f, ";ssrc={ssrc:08X}")?;
-        }
-        if let Some(mode) = &self.mode {
-            write!(f, ";mode=\"{mode}\"")?;
-        }
-        Ok(())
+        let ports = |ports: Option<Ports<u16>>| ports.map(|ports| ports.to_string());
+        let fields = [
+            ("destination", self.destination.as_deref().map(quote_text)),
+            ("source", self.source.as_deref().map(quote_text)),
+            ("interleaved", self.interleaved.map(|own| own.to_string())),
+            ("port", ports(self.port)),
+            ("client_port", ports(self.client_port)),
+            ("server_port", ports(self.server_port)),
+            ("ttl", self.ttl.map(|ttl| ttl.to_string())),
+            ("ssrc", self.ssrc.map(|ssrc| format!("{ssrc:08X}"))),
+            ("mode", self.mode.as_ref().map(|mode| format!("\"{mode}\""))),
+        ];
+        let mut stated = fields
+            .iter()
+            .filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        stated.try_for_each(|(name, value)| write!(f, ";{name}={value}"))
     }
 }

@@ -320,7 +320,7 @@ fn split_path(target: &str) -> (&str, &str) {
 }
 
 /// Removes the segments `.` and `..` from the path of an absolute URL (RFC 3986, 5.2.4).
-fn remove_dot_segments(path: &str) -> String {
+pub fn remove_dot_segments(path: &str) -> String {
     let Some(segments) = path.strip_prefix('/') else {
         return path.to_owned();
     };
@@ -341,7 +341,7 @@ fn remove_dot_segments(path: &str) -> String {
 }
 
 /// Percent-encodes characters that are illegal in a path or query. A `%` stays.
-fn percent_encode(text: &str) -> String {
+pub fn percent_encode(text: &str) -> String {
     encode_except(text.as_bytes(), |byte| {
         byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte)
     })

@@ -198,11 +198,7 @@ fn join_control(base: &str, control: Option<&str>) -> String {
         return without_credentials(control);
     }
     if control.starts_with('/') {
-        let authority = base.find("://").map_or(0, |at| at + 3);
-        let end = base[authority..]
-            .find(['/', '?'])
-            .map_or(base.len(), |at| authority + at);
-        return format!("{}{control}", &base[..end]);
+        return format!("{}{control}", &base[..authority_end(base)]);
     }
     if base.ends_with('/') || control.starts_with('?') {
         format!("{base}{control}")
@@ -215,57 +211,29 @@ fn join_control(base: &str, control: Option<&str>) -> String {
 /// allowed in a URL, and removes dot segments from the path of an absolute URL (5.2.4). Leaves the
 /// host and valid URLs unchanged.
 pub fn make_valid(url: &str) -> String {
-    let start = url.find("://").map_or(0, |at| at + 3);
-    let path = match start {
-        0 => 0,
-        _ => url[start..]
-            .find(['/', '?'])
-            .map_or(url.len(), |at| start + at),
-    };
-    let mut target = String::with_capacity(url.len() - path);
-    for byte in url[path..].bytes() {
-        match byte {
-            0..=b' '
-            | 0x7f..=0xff
-            | b'"'
-            | b'<'
-            | b'>'
-            | b'\\'
-            | b'^'
-            | b'`'
-            | b'{'
-            | b'|'
-            | b'}' => {
-                target.push_str(&format!("%{byte:02X}"));
-            }
-            _ => target.push(char::from(byte)),
-        }
-    }
+    let is_absolute = url.contains("://");
+    let path = if is_absolute { authority_end(url) } else { 0 };
+    let (authority, target) = url.split_at(path);
+    let target = kit::url::percent_encode(target);
     let (folders, query) = match target.find('?') {
         Some(at) => target.split_at(at),
         None => (&*target, ""),
     };
     let is_dot = |part: &str| matches!(part, "." | "..");
-    if start == 0 || !folders.split('/').any(is_dot) {
-        return format!("{}{target}", &url[..path]);
+    if !is_absolute || !folders.split('/').any(is_dot) {
+        return format!("{authority}{target}");
     }
-    let mut kept: Vec<&str> = Vec::new();
-    let mut parts = folders.split('/').skip(1).peekable();
-    while let Some(part) = parts.next() {
-        let is_last = parts.peek().is_none();
-        match part {
-            "." => {}
-            ".." => {
-                kept.pop();
-            }
-            part => kept.push(part),
-        }
-        if is_last && is_dot(part) {
-            // The reference names a folder.
-            kept.push("");
-        }
-    }
-    format!("{}/{}{query}", &url[..path], kept.join("/"))
+    format!(
+        "{authority}{}{query}",
+        kit::url::remove_dot_segments(folders)
+    )
+}
+
+/// Returns the offset at which the scheme and the authority of a URL end.
+fn authority_end(url: &str) -> usize {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let length = url[start..].find(['/', '?']);
+    length.map_or(url.len(), |length| start + length)
 }
 
 /// Returns whether two URLs name the same stream. Ignores differences that servers introduce: the

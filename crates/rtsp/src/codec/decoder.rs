@@ -2,7 +2,7 @@
 
 use super::message::{Head, HeadError, parse_head};
 use super::start_line::{self, LineEnd, LineScan};
-use super::{Item, MAX_BODY, MAX_HEAD, MAX_START_LINE, Malformed};
+use super::{Item, MAX_BODY, MAX_HEAD, MAX_START_LINE, Malformed, Request, Response};
 use mediagen::steps;
 
 /// Reason why a connection cannot be decoded any further.
@@ -364,14 +364,8 @@ impl Decoder {
                 steps::count_bytes(end);
                 let body = data[message.head_length..end].to_vec();
                 let item = match message.head {
-                    Head::Request(mut request) => {
-                        request.body = body;
-                        Item::Request(request)
-                    }
-                    Head::Response(mut response) => {
-                        response.body = body;
-                        Item::Response(response)
-                    }
+                    Head::Request(request) => Item::Request(Request { body, ..request }),
+                    Head::Response(response) => Item::Response(Response { body, ..response }),
                 };
                 f(item, end);
                 self.count_message()?;
@@ -389,17 +383,18 @@ impl Decoder {
 
     fn count_message(&mut self) -> Result<(), Overflow> {
         self.messages += 1;
-        match self.messages > MESSAGES_PER_READ_MAX && !self.is_unbounded() {
-            true => Err(self.fail(Overflow::Messages)),
-            false => Ok(()),
-        }
+        self.check(self.messages <= MESSAGES_PER_READ_MAX, Overflow::Messages)
     }
 
     fn count_useless(&mut self, bytes: usize) -> Result<(), Overflow> {
         self.useless += bytes;
-        match self.useless > USELESS_BYTES_MAX && !self.is_unbounded() {
-            true => Err(self.fail(Overflow::Useless)),
-            false => Ok(()),
+        self.check(self.useless <= USELESS_BYTES_MAX, Overflow::Useless)
+    }
+
+    fn check(&mut self, is_within_limit: bool, overflow: Overflow) -> Result<(), Overflow> {
+        match is_within_limit || self.is_unbounded() {
+            true => Ok(()),
+            false => Err(self.fail(overflow)),
         }
     }
 

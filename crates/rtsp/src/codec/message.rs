@@ -66,6 +66,12 @@ impl Response {
         }
     }
 
+    /// Appends a header.
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> Response {
+        self.headers.push(name, value);
+        self
+    }
+
     /// Encodes the message. See [`Request::encode`] for `Content-Length`.
     pub fn encode(&self) -> Vec<u8> {
         encode(
@@ -171,13 +177,9 @@ pub(super) enum HeadError {
 pub(super) fn parse_head(head: &[u8]) -> Result<(Head, usize), HeadError> {
     let mut lines = http1::lines(head);
     let start_line = String::from_utf8_lossy(lines.next().unwrap_or_default());
-    let start_line = &*start_line;
-    let Some(mut parsed) = parse_start_line(start_line) else {
-        return Err(HeadError::Malformed(malformed(
-            "start line",
-            start_line,
-            None,
-        )));
+    let malformed = |reason, cseq| Err(HeadError::Malformed(malformed(reason, &start_line, cseq)));
+    let Some(mut parsed) = parse_start_line(&start_line) else {
+        return malformed("start line", None);
     };
     // Lines without a colon are not headers. They are skipped, as every client does.
     let headers = Headers::parse(lines, FieldRules::Lenient, MAX_HEADERS).map_err(|error| {
@@ -190,23 +192,13 @@ pub(super) fn parse_head(head: &[u8]) -> Result<(Head, usize), HeadError> {
     // trusted.
     let mut length = None;
     for value in headers.all("Content-Length") {
-        let plain = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
-        let stated = if plain {
-            // A number that does not fit is still a number: one that is too large.
-            value.parse::<usize>().unwrap_or(usize::MAX)
-        } else {
-            return Err(HeadError::Malformed(malformed(
-                "Content-Length is not a number",
-                start_line,
-                cseq(&headers),
-            )));
-        };
+        if value.is_empty() || !value.bytes().all(|b| b.is_ascii_digit()) {
+            return malformed("Content-Length is not a number", cseq(&headers));
+        }
+        // A number that does not fit is still a number: one that is too large.
+        let stated = value.parse::<usize>().unwrap_or(usize::MAX);
         if length.is_some_and(|length| length != stated) {
-            return Err(HeadError::Malformed(malformed(
-                "conflicting values of Content-Length",
-                start_line,
-                cseq(&headers),
-            )));
+            return malformed("conflicting values of Content-Length", cseq(&headers));
         }
         length = Some(stated);
     }

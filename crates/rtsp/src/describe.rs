@@ -2,6 +2,7 @@
 //! RFC 2326, C).
 
 use std::fmt::Write;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use mediagen::clip::Clip;
@@ -9,6 +10,18 @@ use mediagen::clip::Clip;
 /// Returns the last segment of a track's control URL, without a slash.
 pub(super) fn track_name(media: usize) -> String {
     format!("track{}", media + 1)
+}
+
+/// Returns the beginning of a description from this address, up to the attributes of the session.
+pub(super) fn session_section(local: IpAddr) -> String {
+    let (family, any) = match local {
+        IpAddr::V4(_) => ("IP4", "0.0.0.0"),
+        IpAddr::V6(_) => ("IP6", "::"),
+    };
+    format!(
+        "v=0\r\no=- 1 1 IN {family} {local}\r\ns=streamgauge\r\nc=IN {family} {any}\r\nt=0 0\r\n\
+         a=tool:streamgauge\r\na=control:*\r\n"
+    )
 }
 
 /// Appends the media sections to a description.

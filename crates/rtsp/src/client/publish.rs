@@ -104,20 +104,6 @@ impl Publishing {
             }
         }
     }
-
-    /// Returns the body of ANNOUNCE.
-    fn description(&self, local: IpAddr) -> String {
-        let (family, any) = match local {
-            IpAddr::V4(_) => ("IP4", "0.0.0.0"),
-            IpAddr::V6(_) => ("IP6", "::"),
-        };
-        let mut sdp = format!(
-            "v=0\r\no=- 1 1 IN {family} {local}\r\ns=streamgauge\r\nc=IN {family} {any}\r\nt=0 0\r\n\
-             a=tool:streamgauge\r\na=control:*\r\n"
-        );
-        describe::write_media_sections(&mut sdp, &self.source.clips);
-        sdp
-    }
 }
 
 impl Client {
@@ -148,7 +134,9 @@ impl Client {
     pub(super) fn body_of(&self, method: &Method) -> Vec<u8> {
         match &self.publishing {
             Some(publishing) if *method == Method::Announce => {
-                publishing.description(self.own_address()).into_bytes()
+                let mut sdp = describe::session_section(self.own_address());
+                describe::write_media_sections(&mut sdp, &publishing.source.clips);
+                sdp.into_bytes()
             }
             _ => Vec::new(),
         }

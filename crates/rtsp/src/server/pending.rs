@@ -6,16 +6,24 @@ use super::published::{Announcement, StreamAddress};
 use super::streams::Carrier;
 use crate::codec::Request;
 use crate::headers::Ports;
-use session::{ChannelId, Context, Output};
+use session::ChannelId;
 
 /// A SETUP that waits for its pair of ports.
 #[derive(Debug)]
-pub(super) struct PendingSetup<T> {
+pub(super) struct PendingSetup {
     pub(super) request: Request,
     pub(super) channel: ChannelId,
     pub(super) media: usize,
-    /// Data of this kind of setup.
-    pub(super) data: T,
+    pub(super) kind: SetupKind,
+}
+
+/// Stream that is set up.
+#[derive(Debug)]
+pub(super) enum SetupKind {
+    /// A stream of the server's own media.
+    Play(PlaySetup),
+    /// A published stream, with the client's ports.
+    Published(Ports<u16>),
 }
 
 /// Setup of a stream of the server's own media.
@@ -33,15 +41,6 @@ pub(super) enum DatagramDestination {
     Client(Ports<u16>, Option<IpAddr>),
     /// Multicast group of the stream.
     Group,
-}
-
-impl<T> PendingSetup<T> {
-    /// Abandons the setup.
-    pub(super) fn abandon(self, cx: &mut Context<'_>) {
-        cx.out.push_back(Output::Close {
-            channel: self.channel,
-        });
-    }
 }
 
 /// Role of a session in a published stream.

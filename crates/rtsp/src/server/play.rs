@@ -164,9 +164,10 @@ impl ServerSession {
             self.after_answer
                 .extend(started.into_iter().map(|(_, start)| start));
         }
-        let mut response = Response::new(200);
-        response.headers = headers;
-        Ok(response)
+        Ok(Response {
+            headers,
+            ..Response::new(200)
+        })
     }
 
     /// Returns the change of playback that a PLAY requests, or `None` if playback just continues.
@@ -256,8 +257,7 @@ impl ServerSession {
     ) -> Result<Response, u16> {
         let selected = self.selected_streams(request)?;
         let rtsp_session = self.rtsp_session(request)?;
-        let mut response = Response::new(200);
-        response.headers.push("Session", rtsp_session.id.clone());
+        let response = Response::new(200).with("Session", &rtsp_session.id);
         let mut paused = false;
         for index in selected {
             let stream = &mut rtsp_session.streams[index];

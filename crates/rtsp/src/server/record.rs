@@ -3,23 +3,19 @@
 //! A publisher's packets go into a store that all sessions share ([`super::published`]). A message
 //! on the stream's topic makes its players send what is new. Packets are relayed unchanged.
 
-use std::net::SocketAddr;
-
 use rand::Rng;
 
-use super::pending::{PendingSetup, RelayParticipant, Role};
+use super::pending::{RelayParticipant, Role, SetupKind};
 use super::published::{Announcement, RelayedPacket, StreamAddress};
 use super::requests::{METHODS, Target};
-use super::session::{AnswerWait, ServerSession};
+use super::session::ServerSession;
 use super::streams::Carrier;
 use crate::codec::{Method, Request, Response};
 use crate::headers::{
     LowerTransport, NptStart, Ports, Range, SessionHeader, Transport, write_methods,
 };
 use crate::url;
-use session::{
-    ChannelError, ChannelId, Context, Open, Outcome, Output, Port, udp_bind_address, with_port,
-};
+use session::{ChannelId, Context, Open, Outcome, Output, Port, udp_bind_address};
 
 /// Message on a stream's topic when it is no longer published.
 const GONE: &str = "gone";
@@ -62,7 +58,7 @@ impl ServerSession {
             Method::Record => Some(Err(455)),
             Method::Describe if self.rtsp_session.is_none() => {
                 let announced = self.shared.published.announced(&address)?;
-                Some(Ok(Some(self.describe_published(&announced, target.base))))
+                Some(Ok(Some(self.describe_published(&announced, &target))))
             }
             Method::Setup if self.rtsp_session.is_none() => {
                 let announced = self.shared.published.announced(&address)?;
@@ -121,23 +117,18 @@ impl ServerSession {
         Ok(Response::new(200))
     }
 
-    fn describe_published(&self, announced: &Announcement, base: &str) -> Response {
+    fn describe_published(&self, announced: &Announcement, target: &Target<'_>) -> Response {
         let local = self.local.map(|local| local.ip());
         let family = if local.is_some_and(|local| local.is_ipv6()) {
             "IP6 ::"
         } else {
             "IP4 0.0.0.0"
         };
-        let mut response = Response::new(200);
-        response.headers.push("Content-Base", format!("{base}/"));
-        response.headers.push("Content-Type", "application/sdp");
-        response.body = format!(
+        target.describe(format!(
             "v=0\r\no=- 1 1 IN {family}\r\ns=streamgauge\r\nc=IN {family}\r\nt=0 0\r\na=control:*\r\n\
              a=range:npt=now-\r\n{}",
             announced.media_sections
-        )
-        .into_bytes();
-        response
+        ))
     }
 
     /// Handles a request in the session of a published stream.
@@ -190,7 +181,7 @@ impl ServerSession {
             (Method::Describe, Role::Player) => {
                 let target = Target::parse(&request.uri).ok_or(400u16)?;
                 let announced = relay.announced.clone();
-                return Ok(Some(self.describe_published(&announced, target.base)));
+                return Ok(Some(self.describe_published(&announced, &target)));
             }
             _ => return Err(455),
         }
@@ -246,62 +237,25 @@ impl ServerSession {
                 Ok(Some(self.grant_carrier(media, carrier, granted)))
             }
             (LowerTransport::Udp, Some(client), Some(local)) => {
-                let channel = ChannelId(self.next_channel);
-                self.next_channel += 1;
-                cx.out.push_back(Output::Open {
-                    channel,
-                    open: Open::UdpPair {
-                        local: udp_bind_address(local.ip()),
-                        sink: None,
-                        shared: false,
-                    },
-                });
-                self.answer_wait = AnswerWait::PublishedSetup(PendingSetup {
-                    request: request.clone(),
-                    channel,
-                    media,
-                    data: client,
-                });
+                let open = Open::UdpPair {
+                    local: udp_bind_address(local.ip()),
+                    sink: None,
+                    shared: false,
+                };
+                self.wait_for_ports(cx, request, media, SetupKind::Published(client), open);
                 Ok(None)
             }
             (LowerTransport::Udp, ..) => Err(461),
         }
     }
 
-    /// Completes a SETUP after its pair of ports was opened or failed to open.
-    pub(super) fn finish_published_setup(
-        &mut self,
-        cx: &mut Context<'_>,
-        setup: PendingSetup<Ports<u16>>,
-        opened: Result<SocketAddr, ChannelError>,
-    ) {
-        let response = match (opened, self.remote) {
-            (Ok(local), Some(remote)) => {
-                cx.out.push_back(Output::Peer {
-                    channel: setup.channel,
-                    media: with_port(remote, setup.data.media),
-                    control: with_port(remote, setup.data.control),
-                });
-                let mut granted = Transport::udp(setup.data);
-                granted.server_port = Some(Ports::new(local.port(), local.port().wrapping_add(1)));
-                self.grant_carrier(setup.media, Carrier::Udp(setup.channel), granted)
-            }
-            (Ok(_), None) => unreachable!("an accepted connection has another end"),
-            (Err(error), _) => {
-                self.note(cx, "no_ports", format!("cannot open UDP ports: {error:?}"));
-                Response::new(503)
-            }
-        };
-        self.respond(cx, &setup.request, response);
-    }
-
-    fn grant_carrier(
+    /// Adds the carrier of a track. Returns the answer to its SETUP.
+    pub(super) fn grant_carrier(
         &mut self,
         media: usize,
         carrier: Carrier,
         mut granted: Transport,
     ) -> Response {
-        let timeout = self.shared.config.session_timeout.as_secs();
         let Some(relay) = &mut self.relay else {
             return Response::new(455);
         };
@@ -309,14 +263,8 @@ impl ServerSession {
         if relay.role == Role::Publisher {
             granted.mode = Some("RECORD".to_owned());
         }
-        let session = SessionHeader {
-            id: relay.id.clone(),
-            timeout: Some(u32::try_from(timeout).unwrap_or(u32::MAX)),
-        };
-        let mut response = Response::new(200);
-        response.headers.push("Transport", granted.to_string());
-        response.headers.push("Session", session.to_string());
-        response
+        let id = relay.id.clone();
+        self.granted(&granted, id)
     }
 
     /// Returns whether media is accepted from this session.

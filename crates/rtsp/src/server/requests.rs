@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use super::sdp;
 use super::session::{RtspSession, ServerSession};
 use crate::codec::{self, Method, Request, Response};
+use crate::describe::track_name;
 use crate::headers::{SessionHeader, write_methods};
 use kit::auth::Verdict;
 use session::Context;
@@ -60,17 +61,27 @@ impl<'a> Target<'a> {
     }
 
     pub(super) fn control_url(&self, media: usize) -> String {
-        format!("{}/{}", self.base, sdp::track_name(media))
+        format!("{}/{}", self.base, track_name(media))
+    }
+
+    /// Returns the answer to DESCRIBE with this description.
+    pub(super) fn describe(&self, sdp: String) -> Response {
+        let response = Response::new(200)
+            .with("Content-Base", format!("{}/", self.base))
+            .with("Content-Type", "application/sdp");
+        Response {
+            body: sdp.into_bytes(),
+            ..response
+        }
     }
 }
 
 /// Returns the answer to a refused request.
 fn refusal(status: u16) -> Response {
-    let mut response = Response::new(status);
-    if status == 405 {
-        response.headers.push("Allow", write_methods(&METHODS));
+    match status {
+        405 => Response::new(405).with("Allow", write_methods(&METHODS)),
+        _ => Response::new(status),
     }
-    response
 }
 
 impl ServerSession {
@@ -81,9 +92,7 @@ impl ServerSession {
         }
         if let Some(required) = request.headers.get("Require") {
             // RFC 2326, 12.32: the server supports nothing that could be required.
-            let mut response = Response::new(551);
-            response.headers.push("Unsupported", required);
-            return Some(response);
+            return Some(Response::new(551).with("Unsupported", required));
         }
         if let Some(refusal) = self.unauthorized(request) {
             return Some(refusal);
@@ -173,9 +182,7 @@ impl ServerSession {
 
     fn options(&mut self, request: &Request) -> Result<Response, u16> {
         self.names_session(request)?;
-        let mut response = Response::new(200);
-        response.headers.push("Public", write_methods(&METHODS));
-        Ok(response)
+        Ok(Response::new(200).with("Public", write_methods(&METHODS)))
     }
 
     fn describe(&mut self, request: &Request) -> Result<Response, u16> {
@@ -192,13 +199,7 @@ impl ServerSession {
         let local = self
             .local
             .map_or(IpAddr::from([0, 0, 0, 0]), |local| local.ip());
-        let mut response = Response::new(200);
-        response
-            .headers
-            .push("Content-Base", format!("{}/", target.base));
-        response.headers.push("Content-Type", "application/sdp");
-        response.body = sdp::describe(&self.shared, local).into_bytes();
-        Ok(response)
+        Ok(target.describe(sdp::describe(&self.shared, local)))
     }
 
     /// Returns the indexes of the session's streams that a request is about.
@@ -219,6 +220,7 @@ impl ServerSession {
         }
         Ok(selected)
     }
+
     /// Handles GET_PARAMETER and SET_PARAMETER. Without a body, they are keep-alives; the server
     /// has no parameters.
     fn parameter(&mut self, request: &Request) -> Result<Response, u16> {
@@ -226,11 +228,10 @@ impl ServerSession {
         if request.body.iter().any(|byte| !byte.is_ascii_whitespace()) {
             return Err(451);
         }
-        let mut response = Response::new(200);
-        if let Some(rtsp_session) = self.rtsp_session.as_ref().filter(|_| named) {
-            response.headers.push("Session", rtsp_session.id.clone());
-        }
-        Ok(response)
+        Ok(match self.rtsp_session.as_ref().filter(|_| named) {
+            Some(rtsp_session) => Response::new(200).with("Session", &rtsp_session.id),
+            None => Response::new(200),
+        })
     }
 
     fn teardown(&mut self, cx: &mut Context<'_>, request: &Request) -> Result<Response, u16> {
@@ -245,9 +246,7 @@ impl ServerSession {
             self.end_rtsp_session(cx);
             self.played = false;
         }
-        let mut response = Response::new(200);
-        response.headers.push("Session", id);
-        Ok(response)
+        Ok(Response::new(200).with("Session", id))
     }
 }
 

@@ -4,8 +4,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use super::Shared;
-pub(super) use crate::describe::track_name;
-use crate::describe::write_media_sections;
+use crate::describe::{session_section, write_media_sections};
 use crate::headers::{NptStart, Range};
 
 /// Returns the playable range: from the beginning to the end, or from now on.
@@ -24,20 +23,13 @@ pub(super) fn range(shared: &Shared) -> Range {
 
 /// Returns the description of a stream, with the server's address.
 pub(super) fn describe(shared: &Shared, local: IpAddr) -> String {
-    let (family, any) = match local {
-        IpAddr::V4(_) => ("IP4", "0.0.0.0"),
-        IpAddr::V6(_) => ("IP6", "::"),
-    };
-    let mut sdp = format!(
-        "v=0\r\no=- 1 1 IN {family} {local}\r\ns=streamgauge\r\nc=IN {family} {any}\r\nt=0 0\r\n\
-         a=tool:streamgauge\r\na=control:*\r\na=range:{}\r\n",
-        range(shared)
-    );
+    let mut sdp = format!("{}a=range:{}\r\n", session_section(local), range(shared));
     if let Some(multicast) = &shared.config.multicast
         && multicast.group.is_ipv4() == local.is_ipv4()
         && super::group_streams::is_source_specific(multicast.group)
     {
         // RFC 4570, 3.
+        let family = if local.is_ipv4() { "IP4" } else { "IP6" };
         write!(sdp, "a=source-filter: incl IN {family} * {local}\r\n")
             .expect("a string takes everything");
     }

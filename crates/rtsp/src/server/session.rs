@@ -12,14 +12,13 @@ use rand_pcg::Pcg64;
 use super::Shared;
 use super::faults::FaultCondition;
 use super::group_streams::{self, Participant};
-use super::pending::{self, PendingSetup, PlaySetup};
+use super::pending::{self, PendingSetup, SetupKind};
 use super::streams::{CONTROL, PlayState, REPORT_INTERVAL, Stream};
 use crate::codec::{Decoder, Item, Method, Overflow, Request, Response};
-use crate::headers::Ports;
 use kit::media::rtp::RtpFlow;
 use session::{
-    ChannelError, ChannelId, CloseReason, Context, Failure, FlowId, Input, Note, Outcome, Output,
-    Port, Session,
+    ChannelError, ChannelId, CloseReason, Context, Failure, FlowId, Input, Note, Open, Outcome,
+    Output, Port, Session,
 };
 
 /// Maximum number of requests that wait for an answer. Beyond it, the connection is closed.
@@ -43,9 +42,7 @@ pub(super) enum AnswerWait {
     /// No event: answers are sent at once.
     Ready,
     /// A pair of ports for a SETUP.
-    Setup(PendingSetup<PlaySetup>),
-    /// A pair of ports for a SETUP of a published stream, with the client's ports.
-    PublishedSetup(PendingSetup<Ports<u16>>),
+    Setup(PendingSetup),
     /// The due time of an answer that is delayed on purpose.
     Delay { until: Time, request: Request },
 }
@@ -253,8 +250,28 @@ impl ServerSession {
         }
     }
 
+    /// Opens a pair of ports, for which the answer to a SETUP waits.
+    pub(super) fn wait_for_ports(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: &Request,
+        media: usize,
+        kind: SetupKind,
+        open: Open,
+    ) {
+        let channel = ChannelId(self.next_channel);
+        self.next_channel += 1;
+        cx.out.push_back(Output::Open { channel, open });
+        self.answer_wait = AnswerWait::Setup(PendingSetup {
+            request: request.clone(),
+            channel,
+            media,
+            kind,
+        });
+    }
+
     /// Sends the answer to a request, and the outputs that follow it.
-    pub(super) fn respond(&mut self, cx: &mut Context<'_>, request: &Request, response: Response) {
+    fn respond(&mut self, cx: &mut Context<'_>, request: &Request, response: Response) {
         let mut response = response;
         if let Some(cseq) = request.headers.get("CSeq") {
             response.headers.push("CSeq", cseq);
@@ -447,10 +464,9 @@ impl ServerSession {
 
     /// Abandons the event that the next answer waits for.
     fn abandon_wait(&mut self, cx: &mut Context<'_>) {
-        match std::mem::replace(&mut self.answer_wait, AnswerWait::Ready) {
-            AnswerWait::Setup(setup) => setup.abandon(cx),
-            AnswerWait::PublishedSetup(setup) => setup.abandon(cx),
-            AnswerWait::Ready | AnswerWait::Delay { .. } => {}
+        let wait = std::mem::replace(&mut self.answer_wait, AnswerWait::Ready);
+        if let AnswerWait::Setup(PendingSetup { channel, .. }) = wait {
+            cx.out.push_back(Output::Close { channel });
         }
     }
 
@@ -478,12 +494,16 @@ impl ServerSession {
         result: Result<SocketAddr, ChannelError>,
     ) {
         match std::mem::replace(&mut self.answer_wait, AnswerWait::Ready) {
-            AnswerWait::PublishedSetup(setup) if setup.channel == channel => {
-                self.finish_published_setup(cx, setup, result);
-                self.answer_queued(cx);
-            }
             AnswerWait::Setup(setup) if setup.channel == channel => {
-                self.finish_setup(cx, setup, result);
+                let response = match (result, self.remote) {
+                    (Ok(local), Some(remote)) => self.finish_setup(cx, &setup, local, remote),
+                    (Ok(_), None) => unreachable!("an accepted connection has another end"),
+                    (Err(error), _) => {
+                        self.note(cx, "no_ports", format!("cannot open UDP ports: {error:?}"));
+                        Response::new(503)
+                    }
+                };
+                self.respond(cx, &setup.request, response);
                 self.answer_queued(cx);
             }
             other => self.answer_wait = other,

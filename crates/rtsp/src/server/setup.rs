@@ -6,13 +6,13 @@ use rand::Rng;
 
 use super::config::Transports;
 use super::group_streams::{Participant, is_source_specific};
-use super::pending::{DatagramDestination, PendingSetup, PlaySetup};
-use super::session::{AnswerWait, RtspSession, ServerSession};
+use super::pending::{DatagramDestination, PendingSetup, PlaySetup, SetupKind};
+use super::session::{RtspSession, ServerSession};
 use super::streams::{Carrier, PlayState, Stream};
 use crate::codec::{Request, Response};
 use crate::headers::{Delivery, LowerTransport, Ports, SessionHeader, Transport};
 use kit::media::rtp::{FlowSettings, RtpFlow};
-use session::{ChannelError, ChannelId, Context, Open, Output, udp_bind_address, with_port};
+use session::{ChannelId, Context, Open, Output, udp_bind_address, with_port};
 
 impl ServerSession {
     /// Handles SETUP. Returns `Ok(None)` if a pair of ports must be opened first.
@@ -117,15 +117,8 @@ impl ServerSession {
                     }
                     (None, None) => return Err(461),
                 };
-                let channel = ChannelId(self.next_channel);
-                self.next_channel += 1;
-                cx.out.push_back(Output::Open { channel, open });
-                self.answer_wait = AnswerWait::Setup(PendingSetup {
-                    request: request.clone(),
-                    channel,
-                    media,
-                    data: PlaySetup { url, path, to },
-                });
+                let kind = SetupKind::Play(PlaySetup { url, path, to });
+                self.wait_for_ports(cx, request, media, kind, open);
                 Ok(None)
             }
         }
@@ -180,71 +173,73 @@ impl ServerSession {
         (own || (same_ip && config.destinations.contains(&requested))).then_some(Some(requested))
     }
 
-    /// Completes a SETUP after its pair of ports was opened or failed to open.
+    /// Completes a SETUP after its pair of ports was opened.
     pub(super) fn finish_setup(
         &mut self,
         cx: &mut Context<'_>,
-        setup: PendingSetup<PlaySetup>,
-        opened: Result<SocketAddr, ChannelError>,
-    ) {
-        let (local, remote) = match (opened, self.remote) {
-            (Ok(local), Some(remote)) => (local, remote),
-            (Ok(_), None) => unreachable!("an accepted connection has another end"),
-            (Err(error), _) => {
-                self.note(cx, "no_ports", format!("cannot open UDP ports: {error:?}"));
-                let response = Response::new(503);
-                return self.respond(cx, &setup.request, response);
+        setup: &PendingSetup,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Response {
+        let channel = setup.channel;
+        let (names, client, destination) = match &setup.kind {
+            SetupKind::Play(PlaySetup { url, path, to }) => {
+                let names = (url.clone(), path.clone());
+                match *to {
+                    DatagramDestination::Client(ports, destination) => {
+                        (Some(names), ports, destination)
+                    }
+                    DatagramDestination::Group => {
+                        return self.finish_group_setup(cx, channel, setup.media, names, local);
+                    }
+                }
             }
+            SetupKind::Published(ports) => (None, *ports, None),
         };
-        let (client, destination) = match setup.data.to {
-            DatagramDestination::Client(ports, destination) => (ports, destination),
-            DatagramDestination::Group => return self.finish_group_setup(cx, setup, local),
-        };
-        let request = setup.request;
         let at = |port| match destination.filter(|&destination| destination != remote.ip()) {
             Some(destination) => SocketAddr::new(destination, port),
             None => with_port(remote, port),
         };
         cx.out.push_back(Output::Peer {
-            channel: setup.channel,
+            channel,
             media: at(client.media),
             control: at(client.control),
         });
         let mut transport = Transport::udp(client);
         transport.server_port = Some(Ports::new(local.port(), local.port().wrapping_add(1)));
+        let carrier = Carrier::Udp(channel);
+        let Some(names) = names else {
+            return self.grant_carrier(setup.media, carrier, transport);
+        };
         let source = self.local.map_or(local.ip(), |local| local.ip());
         transport.source = Some(source.to_string());
         transport.destination = destination.map(|destination| destination.to_string());
-        let carrier = Carrier::Udp(setup.channel);
-        let names = (setup.data.url, setup.data.path);
-        let response = self.set_up(cx, setup.media, names, carrier, transport);
-        self.respond(cx, &request, response);
+        self.set_up(cx, setup.media, names, carrier, transport)
     }
 
     /// Completes a SETUP of a stream that goes to a group.
     fn finish_group_setup(
         &mut self,
         cx: &mut Context<'_>,
-        setup: PendingSetup<PlaySetup>,
+        channel: ChannelId,
+        media: usize,
+        names: (String, String),
         local: SocketAddr,
-    ) {
+    ) -> Response {
         let shared = self.shared.clone();
         let listening = self.local.unwrap_or(local);
         let destination = shared.config.multicast.and_then(|multicast| {
-            shared
-                .group_streams
-                .destination(&multicast, listening, &setup.data.path, setup.media)
+            let groups = &shared.group_streams;
+            groups.destination(&multicast, listening, &names.1, media)
         });
         let Some(destination) = destination else {
             self.note(cx, "no_groups", "all multicast groups in use".to_owned());
-            cx.out.push_back(Output::Close {
-                channel: setup.channel,
-            });
+            cx.out.push_back(Output::Close { channel });
             // 453 is "Not Enough Bandwidth": groups stand for bandwidth here.
-            return self.respond(cx, &setup.request, Response::new(453));
+            return Response::new(453);
         };
         cx.out.push_back(Output::Peer {
-            channel: setup.channel,
+            channel,
             media: SocketAddr::new(destination.group, destination.ports.media),
             control: SocketAddr::new(destination.group, destination.ports.control),
         });
@@ -255,10 +250,7 @@ impl ServerSession {
         if is_source_specific(destination.group) {
             transport.source = Some(local.ip().to_string());
         }
-        let carrier = Carrier::Group(setup.channel);
-        let names = (setup.data.url, setup.data.path);
-        let response = self.set_up(cx, setup.media, names, carrier, transport);
-        self.respond(cx, &setup.request, response);
+        self.set_up(cx, media, names, Carrier::Group(channel), transport)
     }
 
     /// Adds a stream with this control URL and path to the session. The first stream creates the
@@ -271,11 +263,9 @@ impl ServerSession {
         carrier: Carrier,
         mut transport: Transport,
     ) -> Response {
-        let shared = self.shared.clone();
-        let config = &shared.config;
         let participant = match (carrier, self.local) {
             (Carrier::Group(_), Some(local)) => Some(Participant::new(
-                shared.clone(),
+                self.shared.clone(),
                 local,
                 &path,
                 media,
@@ -318,14 +308,20 @@ impl ServerSession {
             base_told: false,
         });
         transport.ssrc = Some(ssrc);
+        let id = rtsp_session.id.clone();
+        self.granted(&transport, id)
+    }
+
+    /// Returns the answer to a SETUP in the session with this identifier.
+    pub(super) fn granted(&self, transport: &Transport, id: String) -> Response {
+        let timeout = self.shared.config.session_timeout.as_secs();
         let session = SessionHeader {
-            id: rtsp_session.id.clone(),
-            timeout: Some(u32::try_from(config.session_timeout.as_secs()).unwrap_or(u32::MAX)),
+            id,
+            timeout: Some(u32::try_from(timeout).unwrap_or(u32::MAX)),
         };
-        let mut response = Response::new(200);
-        response.headers.push("Transport", transport.to_string());
-        response.headers.push("Session", session.to_string());
-        response
+        Response::new(200)
+            .with("Transport", transport.to_string())
+            .with("Session", session.to_string())
     }
 
     /// Returns a flow that sends a track from its beginning.

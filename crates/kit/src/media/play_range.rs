@@ -12,6 +12,16 @@ pub enum NptStart {
     At(Duration),
 }
 
+impl NptStart {
+    /// Returns the offset from the beginning of the media.
+    pub fn at(self) -> Option<Duration> {
+        match self {
+            NptStart::Now => None,
+            NptStart::At(offset) => Some(offset),
+        }
+    }
+}
+
 /// A range of the media.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Range {
@@ -40,6 +50,12 @@ impl Range {
     /// Normal play time from the beginning, with an open end.
     pub const FROM_START: Range = Range::Npt {
         start: Some(NptStart::At(Duration::ZERO)),
+        end: None,
+    };
+
+    /// From the current position of live media on.
+    pub const FROM_NOW: Range = Range::Npt {
+        start: Some(NptStart::Now),
         end: None,
     };
 

@@ -1,6 +1,7 @@
 //! The `Transport` header (RFC 2326, 12.39).
 
 use std::fmt;
+use std::net::IpAddr;
 
 use super::{split_unquoted, unquote};
 
@@ -50,6 +51,12 @@ impl Ports<u16> {
 }
 
 impl Ports<u8> {
+    /// Returns the usual channels of the stream with this index, below 128.
+    pub(crate) fn of_stream(index: usize) -> Ports<u8> {
+        let first = (2 * index) as u8;
+        Ports::new(first, first + 1)
+    }
+
     fn parse_channels(text: &str) -> Option<Ports<u8>> {
         let ports = Ports::parse(text)?;
         Some(Ports {
@@ -134,6 +141,12 @@ impl Transport {
     /// Parses the first RTP specification of a header value.
     pub fn parse(value: &str) -> Option<Transport> {
         split_unquoted(value, ',').find_map(Transport::parse_one)
+    }
+
+    /// Returns the source as an address, unless it is the unspecified one.
+    pub(crate) fn source_address(&self) -> Option<IpAddr> {
+        let source = self.source.as_deref()?.parse().ok();
+        source.filter(|source: &IpAddr| !source.is_unspecified())
     }
 
     fn parse_one(spec: &str) -> Option<Transport> {

@@ -181,13 +181,9 @@ impl ServerSession {
     ) -> Result<Option<Playback>, u16> {
         let (start, end) = match request.headers.get("Range").map(Range::parse) {
             None => (None, None),
-            Some(Some(Range::Npt { start, end })) => (start, end),
+            Some(Some(Range::Npt { start, end })) => (start.and_then(NptStart::at), end),
             Some(Some(_)) => return Err(501),
             Some(None) => return Err(400),
-        };
-        let start = match start {
-            Some(NptStart::At(start)) => Some(start),
-            _ => None,
         };
         let scale = effective_factor(request, "Scale")?;
         let speed = effective_factor(request, "Speed")?;

@@ -11,9 +11,7 @@ use super::requests::{METHODS, Target};
 use super::session::ServerSession;
 use super::streams::Carrier;
 use crate::codec::{Method, Request, Response};
-use crate::headers::{
-    LowerTransport, NptStart, Ports, Range, SessionHeader, Transport, write_methods,
-};
+use crate::headers::{LowerTransport, Ports, Range, SessionHeader, Transport, write_methods};
 use crate::url;
 use session::{ChannelId, Context, Open, Outcome, Output, Port, udp_bind_address};
 
@@ -167,11 +165,7 @@ impl ServerSession {
                 };
                 relay.next = next;
                 relay.running = true;
-                let range = Range::Npt {
-                    start: Some(NptStart::Now),
-                    end: None,
-                };
-                response.headers.push("Range", range.to_string());
+                response.headers.push("Range", Range::FROM_NOW.to_string());
                 let topic = relay.topic.clone();
                 self.after_answer.push(Output::Subscribe { topic });
             }
@@ -222,10 +216,7 @@ impl ServerSession {
             .ok_or(461u16)?;
         match (transport.lower, transport.client_port, self.local) {
             (LowerTransport::Tcp, ..) => {
-                let first = (2 * media) as u8;
-                let channels = transport
-                    .interleaved
-                    .unwrap_or(Ports::new(first, first + 1));
+                let channels = transport.interleaved.unwrap_or(Ports::of_stream(media));
                 if relay.track_of_channel(channels.media).is_some()
                     || relay.track_of_channel(channels.control).is_some()
                     || channels.media == channels.control

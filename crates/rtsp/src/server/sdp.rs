@@ -14,10 +14,7 @@ pub(super) fn range(shared: &Shared) -> Range {
             start: Some(NptStart::At(std::time::Duration::ZERO)),
             end: Some(length),
         },
-        None => Range::Npt {
-            start: Some(NptStart::Now),
-            end: None,
-        },
+        None => Range::FROM_NOW,
     }
 }
 

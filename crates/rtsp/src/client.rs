@@ -36,7 +36,6 @@ use self::publish::Publishing;
 use self::remote_receiver::RemoteMedia;
 use self::start_times::StartTimes;
 use self::timeline::Timeline;
-use self::tunnel::Tunnel;
 use super::codec::{Decoder, Item, MESSAGES_PER_READ_MAX, Method, Overflow, USELESS_BYTES_MAX};
 use super::config::ClientConfig;
 use super::failure::Failure;
@@ -316,15 +315,14 @@ impl Client {
     /// Returns whether `channel` is the POST connection of a tunnel.
     fn is_post(&self, channel: ChannelId) -> bool {
         let tunnel = self.conversation.connection.tunnel.as_ref();
-        tunnel.and_then(Tunnel::post) == Some(channel)
+        tunnel.is_some_and(|tunnel| tunnel.post == Some(channel))
     }
 
     /// Records the connect delay and sends OPTIONS.
     fn connected(&mut self, cx: &mut Context<'_>) {
         if self.conversation.redirects == 0 && !self.starts.is_later_channel {
             let delay = cx.now.since(self.starts.started);
-            cx.recorder
-                .record(clients::CONNECT_DELAY, delay.as_nanos() as u64);
+            cx.recorder.record_duration(clients::CONNECT_DELAY, delay);
         }
         self.ask_options(cx);
     }
@@ -375,8 +373,7 @@ impl Client {
                 (Failure::Garbage, what)
             }
         };
-        let detail = format!("{what}, {}", self.describe_addresses());
-        self.fail(cx, failure, detail);
+        self.fail_here(cx, failure, what);
     }
 
     /// Handles an item of the connection. Returns whether it was media that needs no action of the
@@ -417,13 +414,10 @@ impl Client {
                     self.remember_unreadable(&malformed);
                 } else {
                     let detail = format!(
-                        "{} in `{}` (CSeq {:?}), {}",
-                        malformed.reason,
-                        malformed.start_line,
-                        malformed.cseq,
-                        self.describe_addresses()
+                        "{} in `{}` (CSeq {:?})",
+                        malformed.reason, malformed.start_line, malformed.cseq
                     );
-                    self.fail(cx, Failure::MalformedResponse, detail);
+                    self.fail_here(cx, Failure::MalformedResponse, detail);
                 }
             }
         }
@@ -469,19 +463,11 @@ impl Client {
                 if !ends || self.playing_time.is_some() || self.arrivals(cx).is_none() {
                     return self.fail(cx, Failure::from_closed(how, &method), detail);
                 }
-                let in_order = self.conversation.server_hints.is_asked_to_end();
-                let failure = match in_order {
+                let failure = match self.conversation.server_hints.is_asked_to_end() {
                     true => Failure::EndedByServer,
                     false => Failure::from_closed(how, &method),
                 };
-                let outcome = Outcome::EndedByServer {
-                    at: cx.now,
-                    in_order,
-                    failure: failure.with(format!(
-                        "{detail}{}",
-                        self.conversation.server_hints.hints()
-                    )),
-                };
+                let outcome = self.ended_by_server(cx.now, failure, &detail);
                 self.ending = Some((outcome, cx.now));
                 self.finish(cx);
             }
@@ -515,21 +501,13 @@ impl Session for Client {
                     let detail = format!("{error} ({})", self.describe_addresses());
                     self.conversation.connection.open = false;
                     self.fail(cx, Failure::Connect(error.into()), detail);
-                } else if let Some(publishing) = &mut self.publishing {
-                    publishing.forget_ports(channel);
-                    if self.ending.is_none() {
-                        let detail = format!("cannot open a pair of UDP ports: {error}");
-                        self.fail(cx, Failure::from_ports(error), detail);
-                    }
-                } else if let Some(stream) =
-                    self.streams.iter().find(|s| s.channel == Some(channel))
-                {
-                    let detail = match &stream.group {
+                } else {
+                    let stream = self.streams.iter().find(|s| s.channel == Some(channel));
+                    let detail = match stream.and_then(|stream| stream.group.as_ref()) {
                         Some(group) => format!("cannot join {group}: {error}"),
                         None => format!("cannot open a pair of UDP ports: {error}"),
                     };
-                    self.forget_ports(channel);
-                    if self.ending.is_none() {
+                    if self.forget_ports(channel) && self.ending.is_none() {
                         self.fail(cx, Failure::from_ports(error), detail);
                     }
                 }
@@ -686,18 +664,15 @@ impl Client {
                 }
                 self.starts.first_media = Some(at);
                 let is_start = !self.starts.is_later_channel;
+                let (due, sent) = (self.starts.due, self.starts.started);
                 let record = [
-                    (clients::STARTUP_DELAY, is_start.then_some(self.starts.due)),
-                    (
-                        clients::STARTUP_DELAY_FROM_SENT,
-                        is_start.then_some(self.starts.started),
-                    ),
+                    (clients::STARTUP_DELAY, is_start.then_some(due)),
+                    (clients::STARTUP_DELAY_FROM_SENT, is_start.then_some(sent)),
                     (m::PLAY_TO_MEDIA, self.starts.play_sent),
                 ];
                 for (histogram, from) in record {
                     if let Some(from) = from {
-                        cx.recorder
-                            .record(histogram, at.since(from).as_nanos() as u64);
+                        cx.recorder.record_duration(histogram, at.since(from));
                     }
                 }
                 cx.out.push_back(Output::Playing { at });

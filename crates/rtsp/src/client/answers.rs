@@ -1,6 +1,6 @@
 //! The way from the connection to media: each request, and the next step after its answer.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use measure::Time;
 
@@ -73,9 +73,9 @@ impl Client {
         let transport = match self.config.transport {
             config::Transport::Tcp | config::Transport::Http => {
                 // At most 32 streams of a description are used.
-                let first = (index * 2) as u8;
-                stream.interleaved = Some(Ports::new(first, first + 1));
-                Transport::tcp(Ports::new(first, first + 1))
+                let channels = Ports::of_stream(index);
+                stream.interleaved = Some(channels);
+                Transport::tcp(channels)
             }
             config::Transport::Udp => {
                 let port = stream.local_port;
@@ -179,23 +179,21 @@ impl Client {
 
     /// Follows a redirect (RFC 2326, 11.3).
     fn redirect(&mut self, cx: &mut Context<'_>, pending: &Pending, response: &Response) {
-        let description = self.describe_answer(pending, response);
         if self.conversation.redirects == MAX_REDIRECTS {
+            let description = self.describe_answer(pending, response);
             return self.fail(cx, Failure::TooManyRedirects, description);
         }
         let Some(location) = response.headers.get("Location") else {
-            let detail = format!("no Location: {description}");
-            return self.fail(cx, Failure::BadRedirect, detail);
+            return self.reject(cx, Failure::BadRedirect, "no Location", pending, response);
         };
         match self.url.redirect(location) {
-            Err(error) => self.fail(cx, Failure::BadRedirect, format!("{error}: {description}")),
+            Err(error) => self.reject(cx, Failure::BadRedirect, error, pending, response),
             Ok(url) => {
                 let reached = self.conversation.connection.remote();
                 let reached = reached.map(|remote| remote.ip());
                 let follow = self.config.follow;
                 if let Err(why) = follow.check(self.given_url.host(), reached, url.host()) {
-                    let detail = format!("{why}: {description}");
-                    return self.fail(cx, Failure::RedirectRefused, detail);
+                    return self.reject(cx, Failure::RedirectRefused, why, pending, response);
                 }
                 self.conversation.redirects += 1;
                 let seed = rand::Rng::next_u64(&mut self.random);
@@ -220,8 +218,7 @@ impl Client {
         let described = match Description::parse(&response.body) {
             Ok(description) => description,
             Err(error) => {
-                let detail = format!("{error}: {}", self.describe_answer(pending, response));
-                return self.fail(cx, Failure::MalformedSdp, detail);
+                return self.reject(cx, Failure::MalformedSdp, error, pending, response);
             }
         };
         let all = described.medias.len();
@@ -230,12 +227,11 @@ impl Client {
             false => described.retain_receivable(),
         };
         if description.medias.is_empty() {
-            let detail = format!(
-                "none of the {} streams in the description is RTP sent to a client: {}",
-                all + description.non_rtp_count,
-                self.describe_answer(pending, response)
+            let wrong = format!(
+                "none of the {} streams in the description is RTP sent to a client",
+                all + description.non_rtp_count
             );
-            return self.fail(cx, Failure::NoStreams, detail);
+            return self.reject(cx, Failure::NoStreams, wrong, pending, response);
         }
         if self.describe_only {
             let reported = Box::new(media_description::describe(&description));
@@ -297,8 +293,8 @@ impl Client {
         let session = response.headers.get("Session").and_then(SessionId::parse);
         let is_early = std::mem::take(&mut self.conversation.session_is_early);
         if self.conversation.session.is_none() && session.is_none() {
-            let detail = format!("no Session: {}", self.describe_answer(pending, response));
-            return self.fail(cx, Failure::MalformedResponse, detail);
+            let failure = Failure::MalformedResponse;
+            return self.reject(cx, failure, "no Session", pending, response);
         }
         // If a server opens a session for each stream, PLAY is sent in the first one.
         if self.conversation.session.is_none() || is_early {
@@ -307,17 +303,16 @@ impl Client {
         if self.publishes() {
             return self.on_record_setup_answer(cx, index, pending, response);
         }
+        let unsupported = Failure::UnsupportedTransportAnswer;
         let stated = response.headers.get("Transport");
-        let answer = stated.and_then(Transport::parse);
-        if stated.is_some() && answer.is_none() {
-            let detail = format!(
-                "Transport `{}`: {}",
-                stated.unwrap_or_default(),
-                self.describe_answer(pending, response)
-            );
-            return self.fail(cx, Failure::UnsupportedTransportAnswer, detail);
-        }
-        let answer = answer.unwrap_or_default();
+        let answer = match stated.map(|stated| Transport::parse(stated).ok_or(stated)) {
+            None => Transport::default(),
+            Some(Ok(answer)) => answer,
+            Some(Err(stated)) => {
+                let wrong = format!("Transport `{stated}`");
+                return self.reject(cx, unsupported, wrong, pending, response);
+            }
+        };
         let wants_multicast = self.config.transport == config::Transport::Multicast;
         let other = (answer.cast == Some(Delivery::Multicast) && !wants_multicast)
             || match self.config.transport {
@@ -336,27 +331,23 @@ impl Client {
                 }
             };
         if other {
-            let detail = format!(
-                "asked for {:?}, answered `{answer}`: {}",
-                self.config.transport,
-                self.describe_answer(pending, response)
-            );
-            return self.fail(cx, Failure::UnsupportedTransportAnswer, detail);
+            let wrong = format!("asked for {:?}, answered `{answer}`", self.config.transport);
+            return self.reject(cx, unsupported, wrong, pending, response);
         }
         match self.config.transport {
             config::Transport::Udp => {
-                if let Err(detail) = self.confirm_destination(&answer) {
-                    let detail = format!("{detail}: {}", self.describe_answer(pending, response));
-                    return self.fail(cx, Failure::DestinationChanged, detail);
+                if let Err(wrong) = self.confirm_destination(&answer) {
+                    return self.reject(cx, Failure::DestinationChanged, wrong, pending, response);
                 }
-                if let Err(detail) = self.set_peer(cx, index, &answer) {
-                    let detail = format!("{detail}: {}", self.describe_answer(pending, response));
-                    return self.fail(cx, Failure::SourceRefused, detail);
+                if let Err(wrong) = self.set_peer(cx, index, &answer) {
+                    return self.reject(cx, Failure::SourceRefused, wrong, pending, response);
                 }
             }
             config::Transport::Multicast => {
-                let description = self.describe_answer(pending, response);
-                return self.join(cx, index, &answer, &description);
+                if let Err(wrong) = self.join(cx, index, &answer) {
+                    self.reject(cx, unsupported, wrong, pending, response);
+                }
+                return;
             }
             config::Transport::Tcp | config::Transport::Http => {
                 if let Some(channels) = answer.interleaved {
@@ -380,11 +371,7 @@ impl Client {
         answer: &Transport,
     ) -> Result<(), String> {
         let server = self.conversation.connection.remote();
-        let source = answer
-            .source
-            .as_deref()
-            .and_then(|source| source.parse::<IpAddr>().ok())
-            .filter(|source| !source.is_unspecified());
+        let source = answer.source_address();
         if let (Some(source), Some(server)) = (source, server)
             && source != server.ip()
             && !self.config.follow.allows_other_addresses()

@@ -87,7 +87,7 @@ impl Connection {
 
     /// Returns the deadline of the tunnel's answer, if one is awaited.
     pub(super) fn tunnel_deadline(&self) -> Option<Time> {
-        self.tunnel.as_ref().and_then(Tunnel::deadline)
+        self.tunnel.as_ref()?.deadline
     }
 }
 

@@ -1,5 +1,6 @@
 //! End of a session: teardown, stop or failure, without leaving anything behind.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use measure::Time;
@@ -13,7 +14,7 @@ use kit::lifecycle::{self, FAILED_WAIT_MIN};
 use kit::media::rtp::RtpReceiver;
 use kit::media::silence;
 use kit::viewer::{Delivery, Viewing};
-use session::{ChannelId, Context, Outcome, Output, StreamRow};
+use session::{Context, Outcome, Output, StreamRow};
 
 /// Timeout for the answer to TEARDOWN.
 const TEARDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -89,9 +90,8 @@ impl Client {
     /// Returns the server's failure if the media had stopped before the client was stopped: so long
     /// before that the silence is not a gap like the earlier ones.
     fn fell_silent(&self, cx: &mut Context<'_>) -> Option<(Failure, String)> {
-        let mut timeline = self.timeline.iter();
         if self.phase != Phase::Playing
-            || timeline.any(|timeline| !timeline.expects_media())
+            || !self.expects_media()
             || self.publisher.has_left()
             || self.media_is_over(cx)
             || self.describe_early_end(cx).is_some()
@@ -156,6 +156,27 @@ impl Client {
         self.finish(cx);
     }
 
+    /// Fails the session, and adds the addresses of the connection to the detail.
+    pub(super) fn fail_here(
+        &mut self,
+        cx: &mut Context<'_>,
+        failure: Failure,
+        detail: impl Display,
+    ) {
+        let detail = format!("{detail}, {}", self.describe_addresses());
+        self.fail(cx, failure, detail);
+    }
+
+    /// Returns the outcome of a client that the server left at `at`.
+    pub(super) fn ended_by_server(&self, at: Time, failure: Failure, detail: &str) -> Outcome {
+        let hints = self.conversation.server_hints.hints();
+        Outcome::EndedByServer {
+            at,
+            in_order: failure == Failure::EndedByServer,
+            failure: failure.with(format!("{detail}{hints}")),
+        }
+    }
+
     /// Returns whether there is a session to tear down, and a connection to do so.
     fn can_tear_down(&self) -> bool {
         self.conversation.session.is_some() && self.conversation.connection.ends.is_some()
@@ -166,15 +187,6 @@ impl Client {
         self.conversation.pending.clear();
         let url = self.aggregate.clone();
         self.send_request(cx, Method::Teardown, url, Vec::new());
-    }
-
-    /// Forgets a pair of ports that could not be opened: there is nothing to close.
-    pub(super) fn forget_ports(&mut self, channel: ChannelId) {
-        for stream in &mut self.streams {
-            if stream.channel == Some(channel) {
-                stream.channel = None;
-            }
-        }
     }
 
     /// Drops all streams before a redirect is followed.
@@ -192,7 +204,7 @@ impl Client {
     /// Closes the connection to the server, or both connections of a tunnel.
     pub(super) fn close_connection(&mut self, cx: &mut Context<'_>) {
         let connection = &self.conversation.connection;
-        let post = connection.tunnel.as_ref().and_then(|t| t.post());
+        let post = connection.tunnel.as_ref().and_then(|tunnel| tunnel.post);
         let own = connection.open.then_some(connection.channel);
         for channel in own.into_iter().chain(post) {
             cx.out.push_back(Output::Close { channel });

@@ -331,11 +331,7 @@ impl Client {
             return;
         }
         self.next_look = None;
-        if self
-            .timeline
-            .as_ref()
-            .is_some_and(|timeline| !timeline.expects_media())
-        {
+        if !self.expects_media() {
             // No media is expected. Resuming schedules a new check.
             self.next_check = None;
             return;
@@ -361,21 +357,14 @@ impl Client {
             if let Some(bye) = self.last_bye_without_media(cx) {
                 until = until.min(lingered(bye));
                 if cx.now >= until {
-                    let detail = format!(
-                        "BYE of all {} streams without a packet, {}",
-                        self.streams.len(),
-                        self.describe_addresses()
-                    );
-                    return self.fail(cx, self.no_media_failure(), detail);
+                    let all = self.streams.len();
+                    let detail = format!("BYE of all {all} streams without a packet");
+                    return self.fail_here(cx, self.no_media_failure(), detail);
                 }
             }
             if cx.now >= until {
-                let detail = format!(
-                    "no media packet within {} after PLAY, {}",
-                    self.config.no_media,
-                    self.describe_addresses()
-                );
-                return self.fail(cx, self.no_media_failure(), detail);
+                let detail = format!("no media packet within {} after PLAY", self.config.no_media);
+                return self.fail_here(cx, self.no_media_failure(), detail);
             }
             self.next_check = Some(until);
             return;
@@ -401,12 +390,7 @@ impl Client {
                 self.describe_addresses()
             );
             if self.conversation.server_hints.is_asked_to_end() {
-                let detail = format!("{detail}{}", self.conversation.server_hints.hints());
-                let outcome = Outcome::EndedByServer {
-                    at: last,
-                    in_order: true,
-                    failure: Failure::EndedByServer.with(detail),
-                };
+                let outcome = self.ended_by_server(last, Failure::EndedByServer, &detail);
                 return self.tear_down(cx, outcome, None);
             }
             return self.fail(cx, Failure::MediaStopped, detail);
@@ -471,15 +455,10 @@ impl Client {
         }
         let (first, last) = self.arrivals(cx).unwrap_or((cx.now, cx.now));
         let seconds = last.since(first).as_secs_f64();
-        let hints = self.conversation.server_hints.hints();
         let detail = format!(
-            "the server ended the stream after {seconds:.3} s of media: BYE ({}){hints}",
+            "the server ended the stream after {seconds:.3} s of media: BYE ({})",
             self.describe_addresses()
         );
-        Outcome::EndedByServer {
-            at: last,
-            in_order: true,
-            failure: Failure::EndedByServer.with(detail),
-        }
+        self.ended_by_server(last, Failure::EndedByServer, &detail)
     }
 }

@@ -9,7 +9,6 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Client;
-use crate::failure::Failure;
 use crate::headers::{Ports, Transport};
 use kit::media::rtcp::ReportInterval;
 use kit::media::sdp::MediaSection;
@@ -92,24 +91,15 @@ impl Group {
         if ports.media == 0 || ports.control == 0 || ports.media == ports.control {
             return Err("no ports of the group were named".to_owned());
         }
-        let stated = answer
-            .source
-            .as_deref()
-            .and_then(|source| source.parse().ok());
-        let stated = stated.filter(|source: &IpAddr| {
-            source.is_ipv4() == address.is_ipv4() && !source.is_unspecified()
-        });
-        let sources = match stated {
+        let of_family = |source: &IpAddr| source.is_ipv4() == address.is_ipv4();
+        let sources = match answer.source_address().filter(of_family) {
             Some(source) => vec![source],
-            None => {
-                let of_family = |source: &&IpAddr| source.is_ipv4() == address.is_ipv4();
-                described
-                    .sources
-                    .iter()
-                    .filter(of_family)
-                    .copied()
-                    .collect()
-            }
+            None => described
+                .sources
+                .iter()
+                .copied()
+                .filter(of_family)
+                .collect(),
         };
         let bandwidth = described
             .bandwidth
@@ -186,21 +176,18 @@ impl OtherReceivers {
 
 impl Client {
     /// Joins the group of a stream after the answer to SETUP.
+    ///
+    /// # Errors
+    /// The answer and the description name no usable group.
     pub(super) fn join(
         &mut self,
         cx: &mut Context<'_>,
         index: usize,
         answer: &Transport,
-        description: &str,
-    ) {
-        let group = match Group::new(answer, &self.streams[index].multicast_description) {
-            Ok(group) => group,
-            Err(wrong) => {
-                let detail =
-                    format!("asked for multicast, answered `{answer}`: {wrong}: {description}");
-                return self.fail(cx, Failure::UnsupportedTransportAnswer, detail);
-            }
-        };
+    ) -> Result<(), String> {
+        let group = Group::new(answer, &self.streams[index].multicast_description);
+        let group =
+            group.map_err(|wrong| format!("asked for multicast, answered `{answer}`: {wrong}"))?;
         let interface = match (&self.config.interface, self.conversation.connection.ends) {
             (Some(name), _) => Interface::Name(name.clone()),
             (None, Some((local, _))) => Interface::Address(local.ip()),
@@ -226,6 +213,7 @@ impl Client {
             },
         });
         stream.group = Some(Box::new(group));
+        Ok(())
     }
 
     /// Lets packets of the groups count from now on, right before PLAY is sent.

@@ -74,15 +74,6 @@ impl Publishing {
         streams.position(|stream| stream.channel == Some(channel))
     }
 
-    /// Forgets a pair of ports that could not be opened: there is nothing to close.
-    pub(super) fn forget_ports(&mut self, channel: ChannelId) {
-        for stream in &mut self.streams {
-            if stream.channel == Some(channel) {
-                stream.channel = None;
-            }
-        }
-    }
-
     pub(super) fn next_due(&self) -> Option<Time> {
         self.count_at.into_iter().chain(self.report_at).min()
     }
@@ -118,6 +109,17 @@ impl Client {
             Some((local, _)) => local.ip(),
             None => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         }
+    }
+
+    /// Forgets a pair of ports that could not be opened: there is nothing to close. Returns `false`
+    /// if it belongs to no stream.
+    pub(super) fn forget_ports(&mut self, channel: ChannelId) -> bool {
+        let published = self.publishing.iter_mut().flat_map(|own| &mut own.streams);
+        let published = published.map(|stream| &mut stream.channel);
+        let played = self.streams.iter_mut().map(|stream| &mut stream.channel);
+        let mut channels = played.chain(published);
+        let found = channels.find_map(|own| own.take_if(|own| *own == channel));
+        found.is_some()
     }
 
     pub(super) fn ask_announce(&mut self, cx: &mut Context<'_>) {
@@ -226,9 +228,9 @@ impl Client {
             Transport::udp(Ports::new(port, port.saturating_add(1)))
         } else {
             // A source has only a few streams.
-            let first = (index * 2) as u8;
-            stream.interleaved = Some(Ports::new(first, first + 1));
-            Transport::tcp(Ports::new(first, first + 1))
+            let channels = Ports::of_stream(index);
+            stream.interleaved = Some(channels);
+            Transport::tcp(channels)
         };
         transport.mode = Some("RECORD".to_owned());
         let url = stream.url.clone();
@@ -272,12 +274,12 @@ impl Client {
                 });
             }
             _ => {
-                let detail = format!(
-                    "asked to record by {:?}, answered `{answer}`: {}",
-                    self.config.transport,
-                    self.describe_answer(pending, response)
+                let wrong = format!(
+                    "asked to record by {:?}, answered `{answer}`",
+                    self.config.transport
                 );
-                return self.fail(cx, Failure::UnsupportedTransportAnswer, detail);
+                let failure = Failure::UnsupportedTransportAnswer;
+                return self.reject(cx, failure, wrong, pending, response);
             }
         }
         self.prepare_record(cx, index + 1);
@@ -298,8 +300,8 @@ impl Client {
             return;
         };
         if let Some(announced) = publishing.announced {
-            let delay = at.since(announced).as_nanos() as u64;
-            cx.recorder.record(m::PUBLISH_DELAY, delay);
+            cx.recorder
+                .record_duration(m::PUBLISH_DELAY, at.since(announced));
         }
         publishing.sending = true;
         publishing.count_at = Some(publication::next_count(cx.now));
@@ -455,8 +457,7 @@ impl Client {
             streams.any(|stream| stream.flow == flow)
         };
         if self.publishing.as_deref().is_some_and(of_ours) && self.phase == Phase::Recording {
-            let detail = format!("nothing can be sent, {}", self.describe_addresses());
-            self.fail(cx, Failure::LocalOther, detail);
+            self.fail_here(cx, Failure::LocalOther, "nothing can be sent");
         }
     }
 }

@@ -173,8 +173,7 @@ impl Client {
                     self.remote.deadline = None;
                     let link = self.remote.link.as_ref();
                     if let Some(took) = link.and_then(Link::round_trip) {
-                        cx.recorder
-                            .record(m::RECEIVER_ROUND_TRIP, took.as_nanos() as u64);
+                        cx.recorder.record_duration(m::RECEIVER_ROUND_TRIP, took);
                     }
                 }
                 if self.phase == Phase::Setup(stream) {
@@ -217,21 +216,18 @@ impl Client {
 
     /// Fails the session because the receiver is lost. TEARDOWN stops the media sent to its ports.
     pub(super) fn receiver_lost(&mut self, cx: &mut Context<'_>, why: &str) {
-        let at = match &self.config.media {
-            Some(media) => media.receiver.map_or(String::new(), |at| format!(" {at}")),
-            None => String::new(),
-        };
+        let receiver = self.config.media.as_ref().and_then(|media| media.receiver);
+        let at = receiver.map_or(String::new(), |at| format!(" {at}"));
         self.remote.deadline = None;
         if let Some(link) = &mut self.remote.link {
             link.closed = true;
         }
         match self.phase {
             Phase::TearingDown if self.ending.is_some() => self.finish(cx),
-            _ => self.fail(
-                cx,
-                Failure::ReceiverLost,
-                format!("the receiver{at}: {why}"),
-            ),
+            _ => {
+                let detail = format!("the receiver{at}: {why}");
+                self.fail(cx, Failure::ReceiverLost, detail);
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! Outstanding requests: numbers, deadlines and delays.
 
+use std::fmt::Display;
+
 use measure::{HistogramId, Time};
 
 use super::{Client, Phase};
@@ -180,8 +182,8 @@ impl Client {
             cx.recorder.add(m::REFUSALS, 1);
         }
         if let Some(histogram) = delay_metric(&pending.method) {
-            let delay = at.since(pending.due);
-            cx.recorder.record(histogram, delay.as_nanos() as u64);
+            cx.recorder
+                .record_duration(histogram, at.since(pending.due));
         }
         let refused = if response.status == 401 && self.sends_authorization_field() {
             ", with the `Authorization` of `headers`"
@@ -211,6 +213,19 @@ impl Client {
             ""
         };
         self.on_final_answer(cx, &pending, response, at, refused);
+    }
+
+    /// Fails the session because of an answer, in which this is wrong.
+    pub(super) fn reject(
+        &mut self,
+        cx: &mut Context<'_>,
+        failure: Failure,
+        wrong: impl Display,
+        pending: &Pending,
+        response: &Response,
+    ) {
+        let detail = format!("{wrong}: {}", self.describe_answer(pending, response));
+        self.fail(cx, failure, detail);
     }
 
     /// Describes request and answer, for failure details.

@@ -157,11 +157,6 @@ impl Timeline {
         self.due
     }
 
-    /// Returns whether media is expected: not while it is paused or a request is in progress.
-    pub(super) fn expects_media(&self) -> bool {
-        self.playback == PlaybackState::Playing && matches!(self.progress, Progress::Idle)
-    }
-
     /// Returns the playing time of the last request, if known.
     fn playing_time(&self) -> Option<Duration> {
         let media = match (self.rate < 0.0, self.until) {
@@ -248,6 +243,14 @@ fn stated_number(response: &Response, name: &str) -> f64 {
 }
 
 impl Client {
+    /// Returns whether media is expected: not while an action has paused it or is in progress.
+    pub(super) fn expects_media(&self) -> bool {
+        self.timeline.as_ref().is_none_or(|timeline| {
+            timeline.playback == PlaybackState::Playing
+                && matches!(timeline.progress, Progress::Idle)
+        })
+    }
+
     pub(super) fn first_play_headers(&mut self) -> Vec<(&'static str, String)> {
         let mut range = Range::FROM_START;
         let mut headers = Vec::new();
@@ -437,8 +440,9 @@ impl Client {
                 // If an end position was requested, playback continues to that position.
                 timeline.due = request.to.is_none().then_some(at);
                 timeline.playback = PlaybackState::Playing;
-                let delay = at.since(request.due).as_nanos() as u64;
-                cx.recorder.record(request.kind.delays().0, delay);
+                let (histogram, _) = request.kind.delays();
+                cx.recorder
+                    .record_duration(histogram, at.since(request.due));
                 self.starts.play_answered = Some(at);
                 self.announce_position(cx, &request, response, at);
                 self.apply_play_answer(cx, &request, response);
@@ -450,16 +454,11 @@ impl Client {
                 }
                 let stood = timeline.playback;
                 timeline.due = Some(at);
-                if request.kind != ChangeKind::Resume {
+                if request.kind != ChangeKind::Resume || stood == PlaybackState::Playing {
                     count_refusal(response.status, cx.recorder);
                 }
                 match (stood, request.kind) {
-                    (PlaybackState::Playing, _) => {
-                        if request.kind == ChangeKind::Resume {
-                            count_refusal(response.status, cx.recorder);
-                        }
-                        self.next_check = Some(cx.now);
-                    }
+                    (PlaybackState::Playing, _) => self.next_check = Some(cx.now),
                     (PlaybackState::RangeEnded, _) => {}
                     (PlaybackState::Paused, ChangeKind::Resume) => {
                         let detail =
@@ -522,20 +521,14 @@ impl Client {
         let Some(timeline) = &mut self.timeline else {
             return;
         };
-        let range = response.headers.get("Range").and_then(Range::parse);
-        let (start, end) = match range {
-            Some(Range::Npt { start, end }) => (start, end),
+        let (start, end) = match response.headers.get("Range").and_then(Range::parse) {
+            Some(Range::Npt { start, end }) => (start.and_then(NptStart::at), end),
             _ => (None, None),
-        };
-        let start = match start {
-            Some(NptStart::At(start)) => Some(start),
-            _ => None,
         };
         if let Some(from) = request.from {
             let distance = start.map(|start| start.abs_diff(from));
             if let Some(distance) = distance {
-                cx.recorder
-                    .record(m::SEEK_DISTANCE, distance.as_nanos() as u64);
+                cx.recorder.record_duration(m::SEEK_DISTANCE, distance);
             }
             if distance.is_none_or(|distance| distance > RANGE_DISTANCE_MAX) {
                 cx.recorder.add(m::RANGE_MISMATCH, 1);
@@ -608,8 +601,8 @@ impl Client {
         if let Some(timeline) = &mut self.timeline
             && let Some((kind, due)) = timeline.awaited_change.take()
         {
-            let delay = at.since(due).as_nanos() as u64;
-            cx.recorder.record(kind.delays().1, delay);
+            let (_, histogram) = kind.delays();
+            cx.recorder.record_duration(histogram, at.since(due));
         }
         self.next_check = Some(cx.now);
     }
@@ -619,8 +612,7 @@ impl Client {
         if let Some(timeline) = &mut self.timeline
             && let Some(due) = timeline.seek_due.take()
         {
-            let delay = at.since(due).as_nanos() as u64;
-            cx.recorder.record(m::SEEK_TO_JUMP, delay);
+            cx.recorder.record_duration(m::SEEK_TO_JUMP, at.since(due));
         }
     }
 

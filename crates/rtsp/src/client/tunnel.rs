@@ -31,21 +31,9 @@ pub(super) struct Tunnel {
     /// Head of the answer to GET. `None` once it is complete.
     head: Option<HeadReader>,
     /// Deadline of the answer to GET.
-    deadline: Option<Time>,
-    /// Connection of the POST.
-    post: Option<ChannelId>,
-}
-
-impl Tunnel {
-    /// Returns the connection of the POST, which carries the requests.
-    pub(super) fn post(&self) -> Option<ChannelId> {
-        self.post
-    }
-
-    /// Returns the deadline of the answer to GET.
-    pub(super) fn deadline(&self) -> Option<Time> {
-        self.deadline
-    }
+    pub(super) deadline: Option<Time>,
+    /// Connection of the POST, which carries the requests.
+    pub(super) post: Option<ChannelId>,
 }
 
 impl Client {
@@ -81,24 +69,26 @@ impl Client {
         };
         tunnel.deadline = Some(cx.now + self.config.request_timeout.0);
         let cookie = tunnel.cookie.clone();
-        let asked = self.ask_http("GET", &cookie, &[("Accept", MEDIA_TYPE)], &[]);
-        cx.out.push_back(Output::Send {
-            channel: self.conversation.connection.channel,
-            port: Port::Media,
-            bytes: asked,
-        });
+        let channel = self.conversation.connection.channel;
+        self.ask_http(
+            cx,
+            channel,
+            "GET",
+            &cookie,
+            [&[("Accept", MEDIA_TYPE)], &[]],
+        );
         true
     }
 
-    /// Formats the head of the GET or POST. `first` precedes the cache headers, `last` follows
-    /// them.
+    /// Sends the head of the GET or POST. `first` precedes the cache headers, `last` follows them.
     fn ask_http(
         &self,
+        cx: &mut Context<'_>,
+        channel: ChannelId,
         method: &str,
         cookie: &str,
-        first: &[(&str, &str)],
-        last: &[(&str, &str)],
-    ) -> Vec<u8> {
+        [first, last]: [&[(&str, &str)]; 2],
+    ) {
         let version = Version::Http10.name();
         let line = format!("{method} {} {version}", self.url.target());
         let own = [
@@ -108,7 +98,11 @@ impl Client {
         ];
         let not_kept = [("Pragma", "no-cache"), ("Cache-Control", "no-cache")];
         let further: Vec<(&str, &str)> = self.additional_fields().collect();
-        http1::write_head(&line, &[&own, first, &not_kept, last, &further].concat())
+        cx.out.push_back(Output::Send {
+            channel,
+            port: Port::Media,
+            bytes: http1::write_head(&line, &[&own, first, &not_kept, last, &further].concat()),
+        });
     }
 
     /// Returns whether the head of the answer to GET is still incomplete.
@@ -133,25 +127,20 @@ impl Client {
             Ok(Some(head)) => head,
             Ok(None) => return,
             Err(TooLong) => {
-                let detail = format!(
-                    "the head of the answer to GET is too long, {}",
-                    self.describe_addresses()
-                );
-                return self.fail(cx, Failure::MessageTooLarge, detail);
+                let detail = "the head of the answer to GET is too long";
+                return self.fail_here(cx, Failure::MessageTooLarge, detail);
             }
         };
         tunnel.head = None;
         tunnel.deadline = None;
         let line = String::from_utf8_lossy(http1::start_line(&head));
-        let status = http1::parse_status_line(&line).ok();
-        let status = status.map(|(_, status, _)| status);
-        let detail = format!("GET was answered `{line}`, {}", self.describe_addresses());
-        match status {
-            Some(200..=299) => {}
-            Some(status) if status >= 300 => {
-                return self.fail(cx, Failure::from_status(status), detail);
-            }
-            _ => return self.fail(cx, Failure::MalformedResponse, detail),
+        let failure = match http1::parse_status_line(&line) {
+            Ok((_, 200..=299, _)) => None,
+            Ok((_, status, _)) if status >= 300 => Some(Failure::from_status(status)),
+            _ => Some(Failure::MalformedResponse),
+        };
+        if let Some(failure) = failure {
+            return self.fail_here(cx, failure, format!("GET was answered `{line}`"));
         }
         let post = self.new_channel();
         if let Some(tunnel) = &mut self.conversation.connection.tunnel {
@@ -175,29 +164,19 @@ impl Client {
         };
         let Some(channel) = tunnel.post else { return };
         let length = POST_CONTENT_LENGTH.to_string();
-        let asked = self.ask_http(
-            "POST",
-            &tunnel.cookie,
+        let fields: [&[_]; 2] = [
             &[("Content-Type", MEDIA_TYPE)],
             &[("Content-Length", &length)],
-        );
-        cx.out.push_back(Output::Send {
-            channel,
-            port: Port::Media,
-            bytes: asked,
-        });
+        ];
+        self.ask_http(cx, channel, "POST", &tunnel.cookie, fields);
     }
 
     /// Fails the session if GET was not answered in time.
     pub(super) fn overdue_tunnel(&mut self, cx: &mut Context<'_>) {
         let deadline = self.conversation.connection.tunnel_deadline();
         if self.phase == Phase::Connecting && deadline.is_some_and(|deadline| cx.now >= deadline) {
-            let detail = format!(
-                "GET not answered within {}, {}",
-                self.config.request_timeout,
-                self.describe_addresses()
-            );
-            self.fail(cx, Failure::TimeoutTunnel, detail);
+            let detail = format!("GET not answered within {}", self.config.request_timeout);
+            self.fail_here(cx, Failure::TimeoutTunnel, detail);
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::num::NonZeroU64;
 
+use crate::options::check;
+
 /// Sets the timer slack of the calling thread to one nanosecond, so that it wakes as exactly as the
 /// kernel can. By default a thread may wake 50 µs late, so that several wake together
 /// (`PR_SET_TIMERSLACK`, prctl(2)).
@@ -37,10 +39,7 @@ pub fn set_realtime_priority() -> io::Result<()> {
             &raw const priority,
         )
     };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    check(result as libc::c_int)
 }
 
 /// Number of processors that this program could use if nothing but its control group limited it: its

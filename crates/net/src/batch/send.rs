@@ -307,11 +307,6 @@ impl<P: AsRef<[u8]>> SendBatch<P> {
         self
     }
 
-    /// Returns `true` if GSO is enabled and was not refused so far.
-    pub fn uses_gso(&self) -> bool {
-        self.gso
-    }
-
     /// Adds a datagram.
     ///
     /// # Panics

@@ -80,11 +80,8 @@ impl<T: Clone> Link<T> {
         let draws = self.random.draw();
         // Evaluated for every packet, so that a burst of losses continues through an outage.
         let by_chance = self.random.loses(&self.settings.loss, number, draws.loss);
-        let outages = &self.settings.outages;
-        if outages
-            .iter()
-            .any(|outage| (outage.from..outage.until).contains(&now))
-        {
+        let mut outages = self.settings.outages.iter();
+        if outages.any(|outage| (outage.from..outage.until).contains(&now)) {
             self.counts.lost_in_outages += 1;
             return Err(Lost::Outage);
         }
@@ -200,15 +197,13 @@ impl<T: Clone> Link<T> {
                 self.last_departure
             }
         };
-        let second = (draws.duplicate < duplicate)
-            .then(|| sent + delay(mean, &jitter, draws.jitter[1]))
-            .map(|second| {
-                if jitter.reorders {
-                    second
-                } else {
-                    second.max(due)
-                }
-            });
+        let second = (draws.duplicate < duplicate).then(|| {
+            let second = sent + delay(mean, &jitter, draws.jitter[1]);
+            match jitter.reorders {
+                true => second,
+                false => second.max(due),
+            }
+        });
         if draws.reorder < reorder {
             due += held_back;
         }
@@ -217,28 +212,23 @@ impl<T: Clone> Link<T> {
             Some(second) if second < due => (second, Some(due)),
             second => (due, second),
         };
-        let wrong_bit = (draws.corrupt < corrupt).then_some(draws.bit);
-        if let Some(second) = second {
-            let packet = packet.clone();
-            let due = second;
-            let delivery = Delivery {
-                packet,
-                number,
-                sent_at,
-                due,
-                copy: true,
-                wrong_bit: None,
-            };
-            self.under_way.push(Departure { bytes, delivery });
-        }
         let delivery = Delivery {
             packet,
             number,
             sent_at,
             due,
             copy: false,
-            wrong_bit,
+            wrong_bit: (draws.corrupt < corrupt).then_some(draws.bit),
         };
+        if let Some(due) = second {
+            let delivery = Delivery {
+                due,
+                copy: true,
+                wrong_bit: None,
+                ..delivery.clone()
+            };
+            self.under_way.push(Departure { bytes, delivery });
+        }
         self.under_way.push(Departure { bytes, delivery });
     }
 

@@ -23,20 +23,14 @@ mod tests;
 
 use std::sync::Arc;
 
-use measure::Catalogue;
-
 pub use config::{AuthScheme, MulticastConfig, ServerConfig, Transports};
 pub use faults::{ControlFaults, ServerFaults};
 
 use ::session::Session;
 use kit::auth::{AcceptedScheme, Algorithm, Verifier};
-use kit::metrics::CLIENTS;
 use kit::url::Credentials;
 use mediagen::clip::Clip;
 use mediagen::video::{PictureForm, VideoSettings};
-
-/// Metrics of the server's sessions.
-const CATALOGUE: Catalogue = Catalogue(&[&CLIENTS]);
 
 /// A reference server: its settings and its media, which is generated once.
 #[derive(Clone, Debug)]
@@ -121,16 +115,6 @@ impl Server {
     /// all random choices.
     pub fn session(&self, number: u64) -> Box<dyn Session> {
         Box::new(session::ServerSession::new(self.0.clone(), number))
-    }
-
-    /// Returns the metrics of the sessions.
-    pub fn catalogue(&self) -> Catalogue {
-        CATALOGUE
-    }
-
-    /// Returns the media of every stream.
-    pub fn clips(&self) -> &[Arc<Clip>] {
-        &self.0.clips
     }
 
     pub fn config(&self) -> &ServerConfig {

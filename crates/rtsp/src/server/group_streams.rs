@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Shared;
 use super::config::MulticastConfig;
+use super::published::StreamAddress;
 use crate::headers::Ports;
 use kit::media::rtp::RtpFlow;
 use session::{Context, FlowId, Output};
@@ -65,9 +66,6 @@ pub(super) fn is_source_specific(group: IpAddr) -> bool {
         }
     }
 }
-
-/// Address and path of a stream.
-type StreamAddress = (SocketAddr, String);
 
 /// All streams that are sent to groups.
 #[derive(Debug, Default)]
@@ -170,13 +168,11 @@ impl Participant {
         &self.topic
     }
 
-    fn with<R>(&self, reach: impl FnOnce(&mut GroupStream) -> R) -> Option<R> {
-        self.shared
-            .group_streams
-            .state()
-            .group_streams
-            .get_mut(&self.key)
-            .map(reach)
+    /// Reads or changes the track. Returns the default if it is not registered.
+    fn with<R: Default>(&self, reach: impl FnOnce(&mut GroupStream) -> R) -> R {
+        let mut state = self.shared.group_streams.state();
+        let track = state.group_streams.get_mut(&self.key);
+        track.map(reach).unwrap_or_default()
     }
 
     /// Adds this session to the participants. Returns the flow of the track, or `None` for the
@@ -184,7 +180,7 @@ impl Participant {
     pub(super) fn join(&self) -> Option<FlowId> {
         self.with(|group_stream| {
             group_stream.participants.push((self.number, false));
-            group_stream.flow
+            Some(group_stream.flow)
         })
     }
 
@@ -196,32 +192,24 @@ impl Participant {
             sender: None,
             ended: false,
         };
-        self.shared
-            .group_streams
-            .state()
-            .group_streams
-            .insert(self.key.clone(), group_stream);
+        let mut state = self.shared.group_streams.state();
+        state.group_streams.insert(self.key.clone(), group_stream);
     }
 
     /// Starts playing. Returns whether this session must send the track.
     pub(super) fn play(&self) -> bool {
-        let played = self.with(|group_stream| {
+        self.with(|group_stream| {
             group_stream.set_playing(self.number, true);
-            group_stream
-                .sender
-                .is_none()
-                .then(|| group_stream.sender = Some(self.number))
-        });
-        played.flatten().is_some()
+            group_stream.claim(self.number)
+        })
     }
 
     /// Pauses. Returns whether no other session plays, so that the flow must stop.
     pub(super) fn pause(&self, cx: &mut Context<'_>, flow: FlowId) -> bool {
-        let paused = self.with(|group_stream| {
+        let (sent, others) = self.with(|group_stream| {
             group_stream.set_playing(self.number, false);
             group_stream.release(self.number)
         });
-        let (sent, others) = paused.unwrap_or_default();
         if sent && others {
             self.hand_over(cx, flow);
         }
@@ -274,11 +262,7 @@ impl Participant {
 
     /// Returns whether this session must take over sending, because no other session sends.
     pub(super) fn take_over(&self) -> bool {
-        let taken = self.with(|group_stream| {
-            let free = group_stream.sender.is_none() && !group_stream.ended;
-            free.then(|| group_stream.sender = Some(self.number))
-        });
-        taken.flatten().is_some()
+        self.with(|group_stream| !group_stream.ended && group_stream.claim(self.number))
     }
 
     /// Marks the track as ended and notifies the players.
@@ -290,23 +274,25 @@ impl Participant {
     /// Returns whether the track has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.with(|group_stream| group_stream.ended)
-            .unwrap_or_default()
     }
 
     /// Returns whether other sessions play the track.
     pub(super) fn others_play(&self) -> bool {
-        let others = self.with(|group_stream| {
-            let mut others = group_stream
-                .participants
-                .iter()
-                .filter(|(number, _)| *number != self.number);
-            others.any(|(_, plays)| *plays)
-        });
-        others.unwrap_or_default()
+        self.with(|group_stream| {
+            let mut all = group_stream.participants.iter();
+            all.any(|&(number, plays)| number != self.number && plays)
+        })
     }
 }
 
 impl GroupStream {
+    /// Makes a session the sender, if there is none. Returns whether it is now.
+    fn claim(&mut self, number: u64) -> bool {
+        let is_free = self.sender.is_none();
+        self.sender.get_or_insert(number);
+        is_free
+    }
+
     /// Ends the sending by a session. Returns whether it sent, and whether any session plays.
     fn release(&mut self, number: u64) -> (bool, bool) {
         let sent = self.sender.take_if(|sender| *sender == number).is_some();

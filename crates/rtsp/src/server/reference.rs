@@ -11,6 +11,7 @@ use measure::{Catalogue, Pacing, TESTER_CATALOGUE, Totals};
 use super::{AuthScheme, MulticastConfig, Server, ServerConfig, ServerFaults, Transports};
 use kit::faults::FaultSet as _;
 use kit::media::rtp::ServedStream;
+use kit::metrics::CLIENTS;
 use kit::reference::heading::{FAULTS, MEDIA, OUTPUT, SERVICE};
 use kit::reference::{
     Demo, OwnFlags, Port, ReferenceServer, RunningServer, Second, ServerFlags, ServerSettings,
@@ -172,7 +173,7 @@ impl ServerSettings for ServerConfig {
 
 impl RunningServer for Server {
     fn catalogue(&self) -> Catalogue {
-        Server::catalogue(self)
+        const { Catalogue(&[&CLIENTS]) }
     }
 
     fn seed(&self) -> u64 {
@@ -224,20 +225,6 @@ struct StreamTotals {
     reordered: u64,
 }
 
-impl StreamTotals {
-    fn add(&mut self, stream: &ServedStream) {
-        self.streams += 1;
-        self.sent += stream.sent;
-        self.lost += stream.lost;
-        self.duplicated += stream.duplicated;
-        self.reordered += stream.reordered;
-    }
-
-    fn pacing(&self) -> Pacing {
-        Pacing::of(&self.tester)
-    }
-}
-
 impl Tally for StreamTotals {
     fn second(&mut self, second: Second<'_>) -> Option<String> {
         self.tester.add(second.tester, second.seconds);
@@ -246,7 +233,11 @@ impl Tally for StreamTotals {
 
     fn session_ended(&mut self, done: Record) -> Option<String> {
         let mut stream = done.downcast::<ServedStream>()?;
-        self.add(&stream);
+        self.streams += 1;
+        self.sent += stream.sent;
+        self.lost += stream.lost;
+        self.duplicated += stream.duplicated;
+        self.reordered += stream.reordered;
         stream.clock_monotonic_nanos = self.clock_monotonic_nanos;
         Some(to_line(stream.as_ref()))
     }
@@ -264,12 +255,12 @@ impl Tally for StreamTotals {
 
     fn result(&self) -> Vec<String> {
         let mut lines = vec![format!("served {}", self.progress())];
-        lines.extend(pacing_line(&self.pacing()));
+        lines.extend(pacing_line(&Pacing::of(&self.tester)));
         lines
     }
 
     fn final_line(&self) -> String {
-        to_line(&serde_json::json!({ "pacing": self.pacing() }))
+        to_line(&serde_json::json!({ "pacing": Pacing::of(&self.tester) }))
     }
 }
 

@@ -97,19 +97,13 @@ impl ServerSession {
         if let Some(refusal) = self.unauthorized(request) {
             return Some(refusal);
         }
-        match self.handle_published(cx, request) {
-            Some(Ok(response)) => return response,
-            Some(Err(status)) => return Some(refusal(status)),
-            None => {}
+        if let Some(result) = self.handle_published(cx, request) {
+            return result.unwrap_or_else(|status| Some(refusal(status)));
         }
         let result = match request.method {
             Method::Options => self.options(request),
             Method::Describe => self.describe(request),
-            Method::Setup => match self.setup(cx, request) {
-                Ok(Some(response)) => Ok(response),
-                Ok(None) => return None,
-                Err(status) => Err(status),
-            },
+            Method::Setup => self.setup(cx, request).transpose()?,
             Method::Play => self.play(cx, request),
             Method::Pause => self.pause(cx, request),
             Method::GetParameter | Method::SetParameter => self.parameter(request),

@@ -16,6 +16,7 @@ use ::session::{
 use kit::faults::FaultSet as _;
 use kit::media::rtcp;
 use kit::media::rtp::{RtpFlow, ServedStream};
+use kit::reference::RunningServer as _;
 
 mod destination;
 mod publish;

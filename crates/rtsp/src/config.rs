@@ -177,6 +177,7 @@ impl ClientConfig {
     /// Checks whether these values make sense together. Returns the wrong key and the reason if
     /// they do not.
     pub fn check(&self) -> Result<(), KeyError> {
+        let wrong = |key, text: &str| Err((key, text.to_owned()));
         check_positive([
             ("connect_timeout", self.connect_timeout),
             ("request_timeout", self.request_timeout),
@@ -185,42 +186,40 @@ impl ClientConfig {
             ("end_silence", self.end_silence),
         ])?;
         if self.user_agent.bytes().any(|b| b < 0x20 || b == 0x7f) {
-            let text = "`user_agent` must be one line of printable characters".to_owned();
-            return Err(("user_agent", text));
+            let text = "`user_agent` must be one line of printable characters";
+            return wrong("user_agent", text);
         }
         let instead = |own: &str| (own == "User-Agent").then_some("write `user_agent`");
         let headers = self.headers.check(&OWN_FIELDS, instead);
         headers.map_err(|text| ("headers", text))?;
         if self.interface.is_some() && self.transport != Transport::Multicast {
-            let text = "`interface` requires `transport: multicast`".to_owned();
-            return Err(("interface", text));
+            return wrong("interface", "`interface` requires `transport: multicast`");
         }
         if let Some(media) = &self.media {
             if self.transport != Transport::Udp {
-                let text = "`media` requires `transport: udp`".to_owned();
-                return Err(("media", text));
+                return wrong("media", "`media` requires `transport: udp`");
             }
             media.check().map_err(|text| ("media", text))?;
             if media.receiver.is_some() && self.punch_holes {
-                let text = "`punch_holes` cannot be combined with `media.receiver`".to_owned();
-                return Err(("punch_holes", text));
+                let text = "`punch_holes` cannot be combined with `media.receiver`";
+                return wrong("punch_holes", text);
             }
         }
         if let Some(source) = &self.publish {
             let made = source.check().and_then(|()| source.check_generated());
             made.map_err(|text| ("publish", text))?;
             if matches!(self.transport, Transport::Http | Transport::Multicast) {
-                let text = "clients can publish only over `transport: udp` or `tcp`".to_owned();
-                return Err(("transport", text));
+                let text = "clients can publish only over `transport: udp` or `tcp`";
+                return wrong("transport", text);
             }
             if self.media.is_some() {
                 let text = "`media` cannot be combined with `publish`, because publishers send their media to the server; remove it";
-                return Err(("media", text.to_owned()));
+                return wrong("media", text);
             }
             if !self.actions.is_empty() {
                 let text = "`actions` cannot be combined with `publish`, because publishers play nothing; remove them, or let \
                             another population of the same URLs play";
-                return Err(("actions", text.to_owned()));
+                return wrong("actions", text);
             }
         }
         if let Some(zap) = &self.zap {
@@ -236,12 +235,12 @@ impl ClientConfig {
         if self.transport == Transport::Multicast && self.actions.iter().any(of_its_own) {
             let text = "`transport: multicast` sends all clients the same media, so `actions` may only be `wait` and `leave`; \
                         remove the others, or write `transport: udp`";
-            return Err(("actions", text.to_owned()));
+            return wrong("actions", text);
         }
         if self.has_remote_receiver() && self.actions.iter().any(of_its_own) {
             let text = "a receiver on another machine cannot follow changes of position or speed, so `actions` may only be `wait` and `leave` \
                         with `media: {receiver: ...}`; remove the others, or receive the media on this machine";
-            return Err(("actions", text.to_owned()));
+            return wrong("actions", text);
         }
         Ok(())
     }

@@ -282,8 +282,10 @@ impl Client {
         local: SocketAddr,
         remote: Option<SocketAddr>,
     ) {
-        if self.is_link(channel) {
-            self.on_receiver_connected(remote);
+        if let Some(link) = &mut self.remote.link
+            && link.channel() == channel
+        {
+            link.opened(remote);
         } else if channel == self.conversation.connection.channel {
             if self.phase == Phase::Connecting {
                 self.conversation.connection.ends = Some((local, remote));

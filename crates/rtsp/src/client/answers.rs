@@ -1,6 +1,6 @@
 //! The way from the connection to media: each request, and the next step after its answer.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use measure::Time;
 
@@ -20,7 +20,10 @@ use kit::auth::Authenticator;
 use kit::media::media_description;
 use kit::media::rtp::{ReceiverConfig, RtpReceiver};
 use kit::media::sdp::{Description, MediaKind};
-use session::{Context, Open, Outcome, Output, Port, udp_bind_address, with_port};
+use kit::remote_receiver::messages::ClientMessage;
+use session::{
+    ChannelId, Context, Open, Outcome, Output, Port, SinkId, udp_bind_address, with_port,
+};
 
 impl Client {
     pub(super) fn ask_options(&mut self, cx: &mut Context<'_>) {
@@ -47,24 +50,37 @@ impl Client {
                 self.ask_setup(cx, index)
             }
             config::Transport::Udp if self.remote.link.is_some() => {
-                self.begin_remote_setup(cx, index)
+                // Otherwise SETUP follows when the ports of the receiver are open.
+                if self.streams[index].local_port != 0 {
+                    self.ask_setup(cx, index);
+                }
             }
             config::Transport::Udp => {
-                let channel = self.new_channel();
                 let own = udp_bind_address(self.own_address());
                 let local = self.destination().unwrap_or(own);
-                let stream = &mut self.streams[index];
-                stream.channel = Some(channel);
-                cx.out.push_back(Output::Open {
-                    channel,
-                    open: Open::UdpPair {
-                        local,
-                        sink: Some(stream.sink),
-                        shared: false,
-                    },
-                });
+                let sink = Some(self.streams[index].sink);
+                self.streams[index].channel = Some(self.open_ports(cx, local, sink));
             }
         }
+    }
+
+    /// Opens a pair of UDP ports, whose media goes to `sink`.
+    pub(super) fn open_ports(
+        &mut self,
+        cx: &mut Context<'_>,
+        local: IpAddr,
+        sink: Option<SinkId>,
+    ) -> ChannelId {
+        let channel = self.new_channel();
+        cx.out.push_back(Output::Open {
+            channel,
+            open: Open::UdpPair {
+                local,
+                sink,
+                shared: false,
+            },
+        });
+        channel
     }
 
     pub(super) fn ask_setup(&mut self, cx: &mut Context<'_>, index: usize) {
@@ -388,16 +404,18 @@ impl Client {
             (None, None) => return Ok(()),
         };
         let ports = answer.server_port.unwrap_or(Ports::new(0, 0));
-        let stream = &mut self.streams[index];
-        stream.control_port = ports.control;
         let media = with_port(address, ports.media);
         let control = with_port(address, ports.control);
-        if self.remote.link.is_some() {
-            self.set_remote_peer(cx, index, media, control);
+        self.streams[index].control_port = ports.control;
+        let peer = |stream| ClientMessage::Peer {
+            stream,
+            media,
+            control,
+        };
+        if self.tell_receiver(cx, index, peer) {
             return Ok(());
         }
-        let stream = &self.streams[index];
-        let Some(channel) = stream.channel else {
+        let Some(channel) = self.streams[index].channel else {
             return Ok(());
         };
         cx.out.push_back(Output::Peer {
@@ -436,7 +454,12 @@ impl Client {
             let Some(seq) = seq else { continue };
             let stream = &self.streams[index];
             let rtptime = rtptime.filter(|_| stream.has_packet_timestamps());
-            if self.set_remote_base(cx, index, seq, rtptime) {
+            let base = |stream| ClientMessage::Base {
+                stream,
+                sequence: seq,
+                rtptime,
+            };
+            if self.tell_receiver(cx, index, base) {
                 continue;
             }
             let stream = &self.streams[index];

@@ -46,11 +46,8 @@ impl Client {
             ),
             Phase::Playing => {
                 let answered = self.starts.play_answered.unwrap_or(now);
-                (
-                    self.no_media_failure(),
-                    answered,
-                    "no media packet".to_owned(),
-                )
+                let what = "no media packet".to_owned();
+                (self.no_media_failure(), answered, what)
             }
             Phase::Options
             | Phase::Describe
@@ -59,12 +56,8 @@ impl Client {
             | Phase::Play
             | Phase::Record => {
                 let pending = self.conversation.pending.first()?;
-                let failure = Failure::from_timeout(&pending.method);
-                (
-                    failure,
-                    pending.due,
-                    format!("no answer to {}", pending.method),
-                )
+                let what = format!("no answer to {}", pending.method);
+                (Failure::from_timeout(&pending.method), pending.due, what)
             }
         };
         let waited = now.since(since);
@@ -142,7 +135,7 @@ impl Client {
         if self.ending.is_none() {
             if failure == Failure::MediaStopped {
                 for stream in self.streams.iter().filter(|stream| stream.bye_at.is_none()) {
-                    let receiver = cx.sinks.get::<RtpReceiver>(stream.sink);
+                    let receiver = stream.receiver(cx.sinks);
                     receiver.fell_silent(cx.now, cx.recorder);
                 }
             }

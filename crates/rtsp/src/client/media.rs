@@ -107,15 +107,12 @@ impl Client {
         length: usize,
         (at, exact): (Time, bool),
     ) -> bool {
-        let mut found = None;
-        for (index, stream) in self.streams.iter().enumerate() {
-            match stream.interleaved {
-                Some(channels) if channels.media == channel => found = Some((index, true)),
-                Some(channels) if channels.control == channel => found = Some((index, false)),
-                _ => continue,
-            }
-            break;
-        }
+        let mut streams = self.streams.iter().enumerate();
+        let found = streams.find_map(|(index, stream)| {
+            let channels = stream.interleaved?;
+            let is_media = channels.media == channel;
+            (is_media || channels.control == channel).then_some((index, is_media))
+        });
         match found {
             Some((index, true)) => {
                 let arrival = Arrival {

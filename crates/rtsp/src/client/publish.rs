@@ -21,7 +21,7 @@ use kit::media::rtcp::{self, Packet, ReportBlock};
 use kit::media::rtp::{Faults, FlowSettings, REPORT_INTERVAL, RtpFlow};
 use kit::media::source::MediaSource;
 use kit::publication::{self, Publication};
-use session::{ChannelId, Context, FlowId, Open, Output, Port, udp_bind_address, with_port};
+use session::{ChannelId, Context, FlowId, Output, Port, udp_bind_address, with_port};
 
 /// Media that a client publishes, and its progress.
 #[derive(Debug)]
@@ -184,29 +184,17 @@ impl Client {
 
     /// Sets up the stream with this index. Sends RECORD after the last one.
     fn prepare_record(&mut self, cx: &mut Context<'_>, index: usize) {
-        let channel = ChannelId(self.conversation.next_channel);
-        let local = udp_bind_address(self.own_address());
-        let Some(publishing) = &mut self.publishing else {
-            return;
-        };
-        let Some(stream) = publishing.streams.get_mut(index) else {
+        let mut publishing = self.publishing.iter();
+        if publishing.any(|publishing| index == publishing.streams.len()) {
             return self.ask_record(cx);
-        };
+        }
         self.phase = Phase::Setup(index);
-        match self.config.transport {
-            config::Transport::Udp => {
-                stream.channel = Some(channel);
-                self.conversation.next_channel += 1;
-                cx.out.push_back(Output::Open {
-                    channel,
-                    open: Open::UdpPair {
-                        local,
-                        sink: None,
-                        shared: false,
-                    },
-                });
-            }
-            _ => self.ask_setup_record(cx, index),
+        if self.config.transport != config::Transport::Udp {
+            return self.ask_setup_record(cx, index);
+        }
+        let channel = self.open_ports(cx, udp_bind_address(self.own_address()), None);
+        if let Some(publishing) = &mut self.publishing {
+            publishing.streams[index].channel = Some(channel);
         }
     }
 

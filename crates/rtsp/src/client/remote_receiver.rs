@@ -4,7 +4,7 @@
 //! The ports at that address are open before a server is asked to send there, so that media is
 //! never directed to a host that has not agreed to receive it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use measure::Time;
@@ -71,12 +71,6 @@ impl Client {
         link.is_some_and(|link| link.channel() == channel)
     }
 
-    pub(super) fn on_receiver_connected(&mut self, remote: Option<SocketAddr>) {
-        if let Some(link) = &mut self.remote.link {
-            link.opened(remote);
-        }
-    }
-
     /// Asks the receiver to open ports for all streams of the description.
     pub(super) fn order_receiver_ports(&mut self, cx: &mut Context<'_>, description: &Description) {
         let Some(link) = &mut self.remote.link else {
@@ -99,48 +93,19 @@ impl Client {
         self.remote.deadline = Some(cx.now + self.config.request_timeout.0);
     }
 
-    /// Sends SETUP for a stream if its ports are open. Otherwise SETUP follows when they are.
-    pub(super) fn begin_remote_setup(&mut self, cx: &mut Context<'_>, index: usize) {
-        if self.streams[index].local_port != 0 {
-            self.ask_setup(cx, index);
-        }
-    }
-
-    pub(super) fn set_remote_peer(
+    /// Sends a message about the stream with this index to the remote receiver. Returns `false` if
+    /// there is none.
+    pub(super) fn tell_receiver(
         &mut self,
         cx: &mut Context<'_>,
         index: usize,
-        media: SocketAddr,
-        control: SocketAddr,
-    ) {
-        if let (Some(link), Ok(stream)) = (&mut self.remote.link, u8::try_from(index)) {
-            let peer = ClientMessage::Peer {
-                stream,
-                media,
-                control,
-            };
-            link.send_request(cx, peer);
-        }
-    }
-
-    /// Passes the first sequence number of a stream to the remote receiver. Returns `false` if
-    /// there is no remote receiver.
-    pub(super) fn set_remote_base(
-        &mut self,
-        cx: &mut Context<'_>,
-        index: usize,
-        seq: u16,
-        rtptime: Option<u32>,
+        message: impl FnOnce(u8) -> ClientMessage,
     ) -> bool {
-        let (Some(link), Ok(stream)) = (&mut self.remote.link, u8::try_from(index)) else {
+        let Some(link) = &mut self.remote.link else {
             return false;
         };
-        let base = ClientMessage::Base {
-            stream,
-            sequence: seq,
-            rtptime,
-        };
-        link.send_request(cx, base);
+        // At most 32 streams of a description are used.
+        link.send_request(cx, message(index as u8));
         true
     }
 

@@ -73,7 +73,7 @@ fn delay_metric(method: &Method) -> Option<HistogramId> {
 }
 
 impl Client {
-    /// Sends a request that the session depends on.
+    /// Sends a request that the session depends on, and that is due now.
     pub(super) fn send_request(
         &mut self,
         cx: &mut Context<'_>,
@@ -81,20 +81,7 @@ impl Client {
         uri: String,
         headers: Vec<(&'static str, String)>,
     ) {
-        let due = cx.now;
-        self.send_request_due(cx, method, uri, headers, due);
-    }
-
-    /// Sends a request that was due at `due`.
-    pub(super) fn send_request_due(
-        &mut self,
-        cx: &mut Context<'_>,
-        method: Method,
-        uri: String,
-        headers: Vec<(&'static str, String)>,
-        due: Time,
-    ) {
-        self.send(cx, Pending::new(method, uri, headers, due));
+        self.send(cx, Pending::new(method, uri, headers, cx.now));
     }
 
     /// Numbers a request and sends it.
@@ -264,7 +251,8 @@ impl Client {
                 self.describe_addresses()
             );
             if pending.keep_alive {
-                self.keep_alive_overdue(cx, description);
+                // Only the media shows whether the session is alive.
+                self.keep_alive_failed(cx, "keep_alive_unanswered", description);
             } else if self.phase == Phase::TearingDown {
                 return self.finish(cx);
             } else {

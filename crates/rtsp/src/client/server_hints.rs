@@ -116,14 +116,13 @@ impl Client {
         }
     }
 
-    /// Remembers a keep-alive that was not answered in time. Only the media shows whether the
-    /// session is alive.
-    pub(super) fn keep_alive_overdue(&mut self, cx: &mut Context<'_>, text: String) {
-        self.keep_alive_failed(cx, "keep_alive_unanswered", text);
-    }
-
     /// Remembers the failure of a keep-alive. Only the first in a row is noted.
-    fn keep_alive_failed(&mut self, cx: &mut Context<'_>, kind: &'static str, text: String) {
+    pub(super) fn keep_alive_failed(
+        &mut self,
+        cx: &mut Context<'_>,
+        kind: &'static str,
+        text: String,
+    ) {
         if self.conversation.server_hints.keep_alive.is_none() {
             let text = text.clone();
             cx.out.push_back(Output::Note(Note { kind, text }));

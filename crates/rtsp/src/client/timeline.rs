@@ -221,24 +221,18 @@ fn count_refusal(status: u16, recorder: &mut Recorder) {
 
 /// Returns whether a header states this number. A missing header means 1.
 fn header_states(response: &Response, name: &str, wanted: f64) -> bool {
-    let stated = response
-        .headers
-        .get(name)
-        .map(|text| text.trim().parse::<f64>());
-    match stated {
+    match response.headers.get(name).map(|text| text.trim().parse()) {
         None => wanted == 1.0,
-        Some(stated) => stated.is_ok_and(|stated| (stated - wanted).abs() < 0.001),
+        Some(stated) => stated.is_ok_and(|stated: f64| (stated - wanted).abs() < 0.001),
     }
 }
 
 /// Returns the number that a header states, or 1 if it is missing or invalid.
 fn stated_number(response: &Response, name: &str) -> f64 {
-    let stated = response
-        .headers
-        .get(name)
-        .and_then(|text| text.trim().parse::<f64>().ok());
+    let stated = response.headers.get(name);
+    let stated = stated.and_then(|text| text.trim().parse().ok());
     stated
-        .filter(|stated| stated.is_finite() && *stated != 0.0)
+        .filter(|stated: &f64| stated.is_finite() && *stated != 0.0)
         .unwrap_or(1.0)
 }
 
@@ -252,26 +246,16 @@ impl Client {
     }
 
     pub(super) fn first_play_headers(&mut self) -> Vec<(&'static str, String)> {
-        let mut range = Range::FROM_START;
-        let mut headers = Vec::new();
         if let Some(timeline) = &mut self.timeline
             && let Some(Action::Play(play)) = self.config.actions.first()
         {
             timeline.next = 1;
-            let request = timeline.play_request(play, ChangeKind::Seek, self.starts.due);
-            let from = request.from.unwrap_or_default();
-            range = Range::Npt {
-                start: Some(NptStart::At(from)),
-                end: request.to,
-            };
-            headers = request.headers(1.0, 1.0);
-            timeline.progress = Progress::Play(PlayRequest {
-                from: Some(from),
-                ..request
-            });
+            let mut request = timeline.play_request(play, ChangeKind::Seek, self.starts.due);
+            request.from.get_or_insert_default();
+            timeline.progress = Progress::Play(request);
+            return request.headers(1.0, 1.0);
         }
-        headers.insert(0, ("Range", range.to_string()));
-        headers
+        vec![("Range", Range::FROM_START.to_string())]
     }
 
     /// Starts the actions after the answer to the first PLAY.
@@ -364,7 +348,7 @@ impl Client {
 
     fn ask_pause(&mut self, cx: &mut Context<'_>, due: Time) {
         let url = self.aggregate.clone();
-        self.send_request_due(cx, Method::Pause, url, Vec::new(), due);
+        self.send(cx, Pending::new(Method::Pause, url, Vec::new(), due));
     }
 
     fn send_play(&mut self, cx: &mut Context<'_>, mut request: PlayRequest) {
@@ -376,18 +360,7 @@ impl Client {
             request.from = request.from.or(timeline.from);
         }
         timeline.progress = Progress::Play(request);
-        let mut headers = request.headers(timeline.scale, timeline.speed);
-        if request.from.is_some() || request.to.is_some() {
-            let start = match request.from {
-                Some(from) => NptStart::At(from),
-                None => NptStart::Now,
-            };
-            let range = Range::Npt {
-                start: Some(start),
-                end: request.to,
-            };
-            headers.insert(0, ("Range", range.to_string()));
-        }
+        let headers = request.headers(timeline.scale, timeline.speed);
         for stream in &self.streams {
             stream.receiver(cx.sinks).request_position();
         }
@@ -397,7 +370,7 @@ impl Client {
             ChangeKind::Resume => request.due,
             _ => cx.now,
         };
-        self.send_request_due(cx, Method::Play, url, headers, due);
+        self.send(cx, Pending::new(Method::Play, url, headers, due));
     }
 
     /// Handles the answer to a request of an action.
@@ -638,13 +611,19 @@ impl Client {
 }
 
 impl PlayRequest {
-    /// Returns the headers for values that are not 1, or that return to 1.
+    /// Returns the headers: the range, if a part of it is requested, and scale and speed if they are
+    /// not 1, or return to 1.
     fn headers(&self, scale: f64, speed: f64) -> Vec<(&'static str, String)> {
+        let range = (self.from.is_some() || self.to.is_some()).then(|| Range::Npt {
+            start: Some(self.from.map_or(NptStart::Now, NptStart::At)),
+            end: self.to,
+        });
+        let range = range.map(|range| ("Range", range.to_string()));
         let wanted = [("Scale", self.scale, scale), ("Speed", self.speed, speed)];
-        wanted
+        let wanted = wanted
             .into_iter()
             .filter(|(_, wanted, now)| *wanted != 1.0 || wanted != now)
-            .map(|(name, wanted, _)| (name, format_number(wanted, 3)))
-            .collect()
+            .map(|(name, wanted, _)| (name, format_number(wanted, 3)));
+        range.into_iter().chain(wanted).collect()
     }
 }

@@ -88,21 +88,15 @@ impl SegmentArrivals {
     /// Records a segment of this direction, in whatever order it arrives.
     #[inline]
     pub fn record_segment(&mut self, header: &SegmentHeader, at: Time) {
-        let Some(first) = self.first else {
-            // Without the SYN, the position of a segment in the stream is unknown.
-            if header.syn {
-                self.first = Some(header.sequence.wrapping_add(1));
-                self.record_range(0, header.length as u64, at);
-            }
-            return;
-        };
         // An answer to an earlier attempt from the same port may arrive late: the last SYN counts.
-        if header.syn && self.arrived == 0 && self.read == 0 {
+        if header.syn && (self.first.is_none() || (self.arrived == 0 && self.read == 0)) {
             self.first = Some(header.sequence.wrapping_add(1));
             self.out_of_order.clear();
             self.record_range(0, header.length as u64, at);
             return;
         }
+        // Without the SYN, the position of a segment in the stream is unknown.
+        let Some(first) = self.first else { return };
         if header.length == 0 {
             return;
         }

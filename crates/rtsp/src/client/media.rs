@@ -351,16 +351,16 @@ impl Client {
         let Some((first, last)) = arrivals else {
             let answered = self.starts.play_answered.unwrap_or(cx.now);
             let mut until = answered + self.config.no_media.0;
-            if let Some(bye) = self.last_bye_without_media(cx) {
+            let bye = self.last_bye_without_media(cx);
+            if let Some(bye) = bye {
                 until = until.min(lingered(bye));
-                if cx.now >= until {
-                    let all = self.streams.len();
-                    let detail = format!("BYE of all {all} streams without a packet");
-                    return self.fail_here(cx, self.no_media_failure(), detail);
-                }
             }
             if cx.now >= until {
-                let detail = format!("no media packet within {} after PLAY", self.config.no_media);
+                let (all, bound) = (self.streams.len(), self.config.no_media);
+                let detail = match bye {
+                    Some(_) => format!("BYE of all {all} streams without a packet"),
+                    None => format!("no media packet within {bound} after PLAY"),
+                };
                 return self.fail_here(cx, self.no_media_failure(), detail);
             }
             self.next_check = Some(until);

@@ -83,7 +83,7 @@ fn player_media_sections(sdp: &str) -> String {
     sections
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct PublishedStream {
     /// Slot of the stream, below [`STREAMS_MAX`].
     slot: usize,
@@ -118,10 +118,7 @@ impl PublishedStreams {
         let stream = PublishedStream {
             slot: index,
             announced,
-            recorded: false,
-            packets: VecDeque::new(),
-            bytes: 0,
-            first: 0,
+            ..PublishedStream::default()
         };
         all.insert(address.clone(), stream);
         true

@@ -22,11 +22,11 @@ impl RelayParticipant {
     /// Returns the track of an interleaved channel, and whether the channel is for RTCP.
     fn track_of_channel(&self, channel: u8) -> Option<(usize, bool)> {
         self.carriers.iter().find_map(|&(media, carrier)| {
-            let Carrier::Interleaved(of_media, of_control) = carrier else {
+            let Carrier::Interleaved(channels) = carrier else {
                 return None;
             };
-            let control = channel == of_control;
-            (control || channel == of_media).then_some((media, control))
+            let control = channel == channels.control;
+            (control || channel == channels.media).then_some((media, control))
         })
     }
 
@@ -205,15 +205,7 @@ impl ServerSession {
             return Err(455);
         }
         let wanted = (relay.role == Role::Publisher).then_some("RECORD");
-        let fits = |transport: &Transport| {
-            let mode = transport.mode.as_deref().filter(|mode| *mode != "PLAY");
-            mode == wanted && self.accepts_transport(transport)
-        };
-        let transport = request.headers.get("Transport").ok_or(400u16)?;
-        let transport = Transport::parse_all(transport)
-            .into_iter()
-            .find(fits)
-            .ok_or(461u16)?;
+        let transport = self.acceptable_transport(request, wanted)?;
         match (transport.lower, transport.client_port, self.local) {
             (LowerTransport::Tcp, ..) => {
                 let channels = transport.interleaved.unwrap_or(Ports::of_stream(media));
@@ -223,8 +215,8 @@ impl ServerSession {
                 {
                     return Err(461);
                 }
-                let carrier = Carrier::Interleaved(channels.media, channels.control);
                 let granted = Transport::tcp(channels);
+                let carrier = Carrier::Interleaved(channels);
                 Ok(Some(self.grant_carrier(media, carrier, granted)))
             }
             (LowerTransport::Udp, Some(client), Some(local)) => {

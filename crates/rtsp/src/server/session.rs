@@ -204,18 +204,16 @@ impl ServerSession {
     /// Handles a request, unless its answer is delayed on purpose.
     fn request(&mut self, cx: &mut Context<'_>, request: Request) {
         let shared = self.shared.clone();
-        for slow in &shared.config.faults.control.slow {
-            if self.fault_hits(&slow.when, &request.method) {
-                let text = format!("{} answered {:?} late", request.method, slow.delay);
-                self.note(cx, "fault_slow", text);
-                self.answer_wait = AnswerWait::Delay {
-                    until: cx.now + slow.delay,
-                    request,
-                };
-                return;
-            }
-        }
-        self.process(cx, request);
+        let mut slow = shared.config.faults.control.slow.iter();
+        let Some(slow) = slow.find(|slow| self.fault_hits(&slow.when, &request.method)) else {
+            return self.process(cx, request);
+        };
+        let text = format!("{} answered {:?} late", request.method, slow.delay);
+        self.note(cx, "fault_slow", text);
+        self.answer_wait = AnswerWait::Delay {
+            until: cx.now + slow.delay,
+            request,
+        };
     }
 
     /// Handles a request after any delay: injects a fault, or answers it.
@@ -223,29 +221,23 @@ impl ServerSession {
         let shared = self.shared.clone();
         let faults = &shared.config.faults.control;
         let method = &request.method;
-        for when in &faults.silent {
-            if self.fault_hits(when, method) {
-                self.note(cx, "fault_silent", format!("{method} not answered"));
-                return;
-            }
+        let mut hits = |when: &FaultCondition| self.fault_hits(when, method);
+        if faults.silent.iter().any(&mut hits) {
+            return self.note(cx, "fault_silent", format!("{method} not answered"));
         }
-        for when in &faults.cut_at {
-            if self.fault_hits(when, method) {
-                self.note(cx, "fault_cut", format!("connection closed at {method}"));
-                self.end(cx, failed("fault_cut", "closed on purpose"));
-                return;
-            }
+        if faults.cut_at.iter().any(&mut hits) {
+            self.note(cx, "fault_cut", format!("connection closed at {method}"));
+            return self.end(cx, failed("fault_cut", "closed on purpose"));
         }
-        for refusal in &faults.refuse {
-            if self.fault_hits(&refusal.when, method) {
+        let response = match faults.refuse.iter().find(|refusal| hits(&refusal.when)) {
+            Some(refusal) => {
                 let text = format!("{method} refused with {}", refusal.status);
                 self.note(cx, "fault_refuse", text);
-                let response = Response::new(refusal.status);
-                self.respond(cx, &request, response);
-                return;
+                Some(Response::new(refusal.status))
             }
-        }
-        if let Some(response) = self.answer(cx, &request) {
+            None => self.answer(cx, &request),
+        };
+        if let Some(response) = response {
             self.respond(cx, &request, response);
         }
     }
@@ -324,25 +316,25 @@ impl ServerSession {
         });
     }
 
-    fn streams(&mut self) -> &mut [Stream] {
+    /// Returns the streams that were set up.
+    pub(super) fn streams(&self) -> &[Stream] {
+        match &self.rtsp_session {
+            Some(rtsp_session) => &rtsp_session.streams,
+            None => &[],
+        }
+    }
+
+    fn streams_mut(&mut self) -> &mut [Stream] {
         match &mut self.rtsp_session {
             Some(rtsp_session) => &mut rtsp_session.streams,
             None => &mut [],
         }
     }
 
-    /// Returns whether all streams that were set up have played to their end.
-    fn all_ended(&mut self) -> bool {
-        let streams = self.streams();
-        streams
-            .iter()
-            .all(|stream| stream.playing == PlayState::Ended)
-    }
-
     fn flow_ended(&mut self, cx: &mut Context<'_>, flow: FlowId) {
         let wall_clock = self.shared.config.wall_clock;
         let Some(stream) = self
-            .streams()
+            .streams_mut()
             .iter_mut()
             .find(|stream| stream.flow == flow && stream.playing == PlayState::Sending)
         else {
@@ -370,12 +362,9 @@ impl ServerSession {
     /// Handles a message about a stream that is sent once for all clients: it has ended, or this
     /// session must take over sending.
     fn on_group_message(&mut self, cx: &mut Context<'_>, topic: &str, message: &str) {
-        for stream in self.streams() {
-            let Some(participant) = stream
-                .group
-                .as_ref()
-                .filter(|participant| participant.topic() == topic)
-            else {
+        for stream in self.streams_mut() {
+            let group = stream.group.as_ref();
+            let Some(participant) = group.filter(|own| own.topic() == topic) else {
                 continue;
             };
             if stream.playing != PlayState::Sending {
@@ -410,7 +399,7 @@ impl ServerSession {
             return;
         }
         let wall_clock = self.shared.config.wall_clock;
-        for stream in self.streams() {
+        for stream in self.streams_mut() {
             if stream.report_at.is_some_and(|at| at <= now) {
                 stream.report(cx, wall_clock, false);
                 stream.report_at = Some(now + REPORT_INTERVAL);
@@ -418,10 +407,8 @@ impl ServerSession {
         }
         if self.garbage_at.is_some_and(|at| at <= now) {
             self.garbage_at = Some(now + GARBAGE_EVERY);
-            let plays = self
-                .streams()
-                .iter()
-                .any(|stream| stream.playing == PlayState::Sending);
+            let mut streams = self.streams().iter();
+            let plays = streams.any(|stream| stream.playing == PlayState::Sending);
             if plays && self.chance(self.shared.config.faults.control.garbage) {
                 self.garbage(cx, "between frames");
             }
@@ -471,7 +458,8 @@ impl ServerSession {
     }
 
     fn closed(&mut self, cx: &mut Context<'_>, how: CloseReason) {
-        let complete = self.all_ended() || !self.played;
+        let mut streams = self.streams().iter();
+        let complete = !self.played || streams.all(|stream| stream.playing == PlayState::Ended);
         self.end_rtsp_session(cx);
         self.abandon_wait(cx);
         let outcome = match how {
@@ -558,7 +546,7 @@ impl Session for ServerSession {
             Input::Deadline => self.run_due(cx),
             Input::Stop { .. } => {
                 let wall_clock = self.shared.config.wall_clock;
-                for stream in self.streams() {
+                for stream in self.streams_mut() {
                     let others = stream.group.as_ref().is_some_and(Participant::others_play);
                     if stream.playing == PlayState::Sending && !others {
                         stream.report(cx, wall_clock, true);
@@ -586,12 +574,9 @@ impl Session for ServerSession {
         if let AnswerWait::Delay { until, .. } = self.answer_wait {
             next = next.min(until);
         }
-        let reports = self
-            .rtsp_session
-            .iter()
-            .flat_map(|rtsp_session| &rtsp_session.streams)
-            .filter_map(|stream| stream.report_at);
+        let reports = self.streams().iter();
         reports
+            .filter_map(|stream| stream.report_at)
             .chain(self.cut_at)
             .chain(self.garbage_at)
             .fold(next, Time::min)

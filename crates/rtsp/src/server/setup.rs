@@ -36,33 +36,20 @@ impl ServerSession {
             None if self.shared.clips.len() == 1 => 0,
             None => return Err(459),
         };
-        let old = self.rtsp_session.as_mut().and_then(|rtsp_session| {
-            let mut streams = rtsp_session.streams.iter();
-            streams.position(|stream| stream.media == media)
-        });
-        let all = self
-            .rtsp_session
-            .iter()
-            .flat_map(|rtsp_session| &rtsp_session.streams);
-        if all
-            .clone()
-            .any(|stream| stream.media == media && stream.playing != PlayState::Stopped)
-        {
+        let all = self.streams();
+        let old = all.iter().position(|stream| stream.media == media);
+        if old.is_some_and(|old| all[old].playing != PlayState::Stopped) {
             return Err(455);
         }
-        let taken: Vec<u8> = all
-            .filter(|stream| stream.media != media)
+        let others = all.iter().filter(|stream| stream.media != media);
+        let taken: Vec<u8> = others
             .filter_map(|stream| match stream.carrier {
-                Carrier::Interleaved(media, control) => Some([media, control]),
+                Carrier::Interleaved(channels) => Some([channels.media, channels.control]),
                 Carrier::Udp(_) | Carrier::Group(_) => None,
             })
             .flatten()
             .collect();
-        let transport = request.headers.get("Transport").ok_or(400u16)?;
-        let transport = Transport::parse_all(transport)
-            .into_iter()
-            .find(|transport| self.accepts_for_play(transport))
-            .ok_or(461u16)?;
+        let transport = self.acceptable_transport(request, None)?;
         let (path, url) = (target.path.to_owned(), target.control_url(media));
         // Set up again: the same track with another transport.
         if let Some(old) = old
@@ -73,20 +60,16 @@ impl ServerSession {
         }
         match transport.lower {
             LowerTransport::Tcp => {
-                let wanted = transport.interleaved.filter(|channels| {
+                let is_free = |channels: &Ports<u8>| {
                     !taken.contains(&channels.media)
                         && !taken.contains(&channels.control)
                         && channels.media != channels.control
-                });
-                let channels = match wanted {
-                    Some(channels) => channels,
-                    None => (0..=254u8)
-                        .step_by(2)
-                        .map(|media| Ports::new(media, media + 1))
-                        .find(|pair| !taken.contains(&pair.media) && !taken.contains(&pair.control))
-                        .ok_or(461u16)?,
                 };
-                let carrier = Carrier::Interleaved(channels.media, channels.control);
+                let channels = transport.interleaved.filter(is_free);
+                let channels = channels
+                    .or_else(|| (0..128).map(Ports::of_stream).find(is_free))
+                    .ok_or(461u16)?;
+                let carrier = Carrier::Interleaved(channels);
                 let granted = Transport::tcp(channels);
                 Ok(Some(self.set_up(cx, media, (url, path), carrier, granted)))
             }
@@ -124,14 +107,23 @@ impl ServerSession {
         }
     }
 
-    /// Returns whether the server accepts a transport that a client offers for playing.
-    fn accepts_for_play(&self, transport: &Transport) -> bool {
-        let plays = transport.mode.as_ref().is_none_or(|mode| mode == "PLAY");
-        plays && self.accepts_transport(transport)
+    /// Returns the first transport offered for this mode that the server accepts. `None` is PLAY.
+    pub(super) fn acceptable_transport(
+        &self,
+        request: &Request,
+        wanted: Option<&str>,
+    ) -> Result<Transport, u16> {
+        let offered = request.headers.get("Transport").ok_or(400u16)?;
+        let mut offered = Transport::parse_all(offered).into_iter();
+        let accepted = offered.find(|transport| {
+            let mode = transport.mode.as_deref().filter(|mode| *mode != "PLAY");
+            mode == wanted && self.accepts_transport(transport)
+        });
+        accepted.ok_or(461)
     }
 
     /// Returns whether the server accepts a transport, for playing or recording.
-    pub(super) fn accepts_transport(&self, transport: &Transport) -> bool {
+    fn accepts_transport(&self, transport: &Transport) -> bool {
         let multicast = transport.cast == Some(Delivery::Multicast);
         let fits = match transport.lower {
             LowerTransport::Udp if multicast => {

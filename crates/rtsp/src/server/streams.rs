@@ -6,6 +6,7 @@ use measure::Time;
 
 use super::group_streams::Participant;
 use crate::codec;
+use crate::headers::Ports;
 pub(super) use kit::media::rtp::REPORT_INTERVAL;
 use kit::media::rtp::RtpFlow;
 use session::{ChannelId, Context, FlowId, Output, Port, Record};
@@ -20,8 +21,7 @@ pub(super) enum Carrier {
     Udp(ChannelId),
     /// A pair of UDP ports that sends to a multicast group.
     Group(ChannelId),
-    /// Interleaved channels for media and RTCP.
-    Interleaved(u8, u8),
+    Interleaved(Ports<u8>),
 }
 
 impl Carrier {
@@ -29,21 +29,20 @@ impl Carrier {
     pub(super) fn path(self) -> (ChannelId, Option<u8>) {
         match self {
             Carrier::Udp(channel) | Carrier::Group(channel) => (channel, None),
-            Carrier::Interleaved(media, _) => (CONTROL, Some(media)),
+            Carrier::Interleaved(channels) => (CONTROL, Some(channels.media)),
         }
     }
 
     /// Returns the output that sends a packet of media or RTCP.
     pub(super) fn send(self, port: Port, packet: &[u8]) -> Output {
-        let (channel, port, bytes) = match (self, port) {
-            (Carrier::Udp(channel) | Carrier::Group(channel), _) => {
-                (channel, port, packet.to_vec())
-            }
-            (Carrier::Interleaved(media, _), Port::Media) => {
-                (CONTROL, Port::Media, codec::frame(media, packet))
-            }
-            (Carrier::Interleaved(_, control), Port::Control) => {
-                (CONTROL, Port::Media, codec::frame(control, packet))
+        let (channel, port, bytes) = match self {
+            Carrier::Udp(channel) | Carrier::Group(channel) => (channel, port, packet.to_vec()),
+            Carrier::Interleaved(channels) => {
+                let own = match port {
+                    Port::Media => channels.media,
+                    Port::Control => channels.control,
+                };
+                (CONTROL, Port::Media, codec::frame(own, packet))
             }
         };
         Output::Send {

@@ -27,13 +27,9 @@ impl Interface {
             Interface::Named(name) => index_of_name(name),
             Interface::WithAddress(address) => {
                 let address = address.to_canonical();
-                let with = |own: IpAddr| own == address;
-                let found = name_where(with)?.and_then(|name| index_of_name(&name));
-                // All of 127.0.0.0/8 is local, but an interface has only one of these addresses.
-                match found {
-                    None if address.is_loopback() => {
-                        name_where(|own| own.is_loopback())?.and_then(|name| index_of_name(&name))
-                    }
+                match index_where(|own| own == address)? {
+                    // All of 127.0.0.0/8 is local, but an interface has only one of these addresses.
+                    None if address.is_loopback() => index_where(|own| own.is_loopback())?,
                     found => found,
                 }
             }
@@ -57,11 +53,11 @@ fn index_of_name(name: &str) -> Option<u32> {
     (index > 0).then_some(index)
 }
 
-/// Returns the name of the first interface with a matching address.
-fn name_where(is_wanted: impl Fn(IpAddr) -> bool) -> io::Result<Option<String>> {
+/// Returns the index of the first interface with a matching address.
+fn index_where(is_wanted: impl Fn(IpAddr) -> bool) -> io::Result<Option<u32>> {
     let mut all = interface_addresses()?.into_iter();
     let found = all.find(|(_, address)| is_wanted(*address));
-    Ok(found.map(|(name, _)| name))
+    Ok(found.and_then(|(name, _)| index_of_name(&name)))
 }
 
 /// Returns the names of this machine's interfaces with their IP addresses, in the order of the

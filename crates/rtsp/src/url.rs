@@ -124,24 +124,22 @@ impl Url {
     /// Resolves the location of a redirect, which is absolute or relative to this URL. Credentials
     /// are kept only for the same host, and never in a redirect from TLS to plain TCP.
     pub fn redirect(&self, location: &str) -> Result<Url, UrlError> {
-        let location = &*make_valid(location.trim());
-        let mut target = if location.contains("://") {
-            Url::parse(location)?
+        let location = make_valid(location.trim());
+        let url = if location.contains("://") {
+            location
         } else if location.is_empty() {
             return Err(UrlProblem::Host.error_for(""));
         } else if location.starts_with('/') {
-            Url::parse(&make_valid(&format!(
-                "{}{location}",
-                &self.text[..self.path]
-            )))?
+            format!("{}{location}", &self.text[..self.path])
         } else {
             let path = self.text.split_once('?').map_or(&*self.text, |(p, _)| p);
             let folder = match path.rfind('/') {
                 Some(slash) if slash >= self.path => &path[..slash],
                 _ => path,
             };
-            Url::parse(&make_valid(&format!("{folder}/{location}")))?
+            format!("{folder}/{location}")
         };
+        let mut target = Url::parse(&make_valid(&url))?;
         let as_safe = target.secure || !self.secure;
         if target.credentials.is_none() && target.host == self.host && as_safe {
             target.credentials.clone_from(&self.credentials);

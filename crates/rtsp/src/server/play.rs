@@ -9,7 +9,7 @@ use super::group_streams::Participant;
 use super::sdp;
 use super::session::ServerSession;
 use super::streams::{Carrier, PlayState, REPORT_INTERVAL};
-use crate::codec::{Headers, Request, Response};
+use crate::codec::{Request, Response};
 use crate::headers::{NptStart, Range, RtpInfo, format_number};
 use kit::media::rtp::{Playback, RtpFlow};
 use session::{Context, Output};
@@ -128,8 +128,7 @@ impl ServerSession {
                 ));
             }
         }
-        let mut headers = Headers::new();
-        headers.push("Session", id);
+        let mut response = Response::new(200).with("Session", id);
         if !infos.is_empty() {
             if let Some(change) = change {
                 if pretends(FalseStatement::Range) {
@@ -145,7 +144,7 @@ impl ServerSession {
             for (name, actual) in [("Scale", pace.0), ("Speed", pace.1)] {
                 // Stated if it is not 1, or was requested.
                 if actual != 1.0 || request.headers.get(name).is_some() {
-                    headers.push(name, format_number(actual, 4));
+                    response = response.with(name, format_number(actual, 4));
                 }
             }
             let range = match sdp::range(&shared) {
@@ -155,19 +154,16 @@ impl ServerSession {
                 },
                 live => live,
             };
-            headers.push("Range", range.to_string());
+            response = response.with("Range", range.to_string());
             if shared.config.rtp_info {
                 let infos: Vec<String> = infos.iter().map(RtpInfo::to_string).collect();
-                headers.push("RTP-Info", infos.join(","));
+                response = response.with("RTP-Info", infos.join(","));
             }
             self.start_fault_timers(now, &started);
             self.after_answer
                 .extend(started.into_iter().map(|(_, start)| start));
         }
-        Ok(Response {
-            headers,
-            ..Response::new(200)
-        })
+        Ok(response)
     }
 
     /// Returns the change of playback that a PLAY requests, or `None` if playback just continues.

@@ -137,9 +137,10 @@ impl Client {
                 false
             }
             Some((_, false)) => true,
-            None if self.publishes() => {
-                if payload.len() == length {
-                    self.frame_while_publishing(cx, channel, payload);
+            None if let Some(publishing) = &self.publishing => {
+                let index = publishing.stream_of_control(channel);
+                if let Some(index) = index.filter(|_| payload.len() == length) {
+                    self.on_receiver_reports(cx, index, payload);
                 }
                 false
             }
@@ -227,19 +228,28 @@ impl Client {
             let mut report = Vec::with_capacity(80);
             rtcp::write_receiver_report(&mut report, self.ssrc, &[block]);
             rtcp::write_cname(&mut report, self.ssrc, &format!("{:08x}", self.ssrc));
-            match (stream.interleaved, stream.channel) {
-                (Some(channels), _) => {
-                    self.send_bytes(cx, codec::frame(channels.control, &report));
-                }
-                (None, Some(channel)) if stream.control_port != 0 => {
-                    cx.out.push_back(Output::Send {
-                        channel,
-                        port: Port::Control,
-                        bytes: report,
-                    });
-                }
-                _ => {}
-            }
+            let channel = stream.channel.filter(|_| stream.control_port != 0);
+            let interleaved = stream.interleaved;
+            self.send_rtcp(cx, interleaved, channel, report);
+        }
+    }
+
+    /// Sends RTCP on its interleaved channel, or else from this pair of ports.
+    pub(super) fn send_rtcp(
+        &self,
+        cx: &mut Context<'_>,
+        interleaved: Option<Ports<u8>>,
+        channel: Option<ChannelId>,
+        bytes: Vec<u8>,
+    ) {
+        if let Some(channels) = interleaved {
+            self.send_bytes(cx, codec::frame(channels.control, &bytes));
+        } else if let Some(channel) = channel {
+            cx.out.push_back(Output::Send {
+                channel,
+                port: Port::Control,
+                bytes,
+            });
         }
     }
 

@@ -10,7 +10,7 @@ use rand::Rng;
 
 use super::request::Pending;
 use super::{Client, Phase};
-use crate::codec::{self, Method, Response};
+use crate::codec::{Method, Response};
 use crate::config;
 use crate::describe;
 use crate::failure::Failure;
@@ -21,7 +21,7 @@ use kit::media::rtcp::{self, Packet, ReportBlock};
 use kit::media::rtp::{Faults, FlowSettings, REPORT_INTERVAL, RtpFlow};
 use kit::media::source::MediaSource;
 use kit::publication::{self, Publication};
-use session::{ChannelId, Context, FlowId, Output, Port, udp_bind_address, with_port};
+use session::{ChannelId, Context, FlowId, Output, udp_bind_address, with_port};
 
 /// Media that a client publishes, and its progress.
 #[derive(Debug)]
@@ -72,6 +72,12 @@ impl Publishing {
     pub(super) fn stream_of_channel(&self, channel: ChannelId) -> Option<usize> {
         let mut streams = self.streams.iter();
         streams.position(|stream| stream.channel == Some(channel))
+    }
+
+    /// Returns the index of the stream whose RTCP has this interleaved channel.
+    pub(super) fn stream_of_control(&self, channel: u8) -> Option<usize> {
+        let mut channels = self.streams.iter().map(|stream| stream.interleaved);
+        channels.position(|own| own.is_some_and(|own| own.control == channel))
     }
 
     pub(super) fn next_due(&self) -> Option<Time> {
@@ -337,45 +343,13 @@ impl Client {
         let Some(publishing) = &self.publishing else {
             return;
         };
-        let mut frames = Vec::new();
         for stream in &publishing.streams {
             let name = format!("{:08x}", self.ssrc);
             let report = cx.flows.access_as(stream.flow, |flow: &mut RtpFlow| {
                 flow.report(cx.now, wall_clock, &name, goodbye)
             });
-            match (stream.channel, stream.interleaved) {
-                (Some(channel), _) if stream.has_peer => cx.out.push_back(Output::Send {
-                    channel,
-                    port: Port::Control,
-                    bytes: report,
-                }),
-                (None, Some(channels)) => {
-                    frames.push(codec::frame(channels.control, &report));
-                }
-                _ => {}
-            }
-        }
-        for frame in frames {
-            self.send_bytes(cx, frame);
-        }
-    }
-
-    /// Handles an interleaved frame while publishing: RTCP, or a frame without meaning.
-    pub(super) fn frame_while_publishing(
-        &mut self,
-        cx: &mut Context<'_>,
-        channel: u8,
-        bytes: &[u8],
-    ) {
-        let Some(publishing) = &self.publishing else {
-            return;
-        };
-        let is_control = |stream: &OutgoingStream| {
-            let channels = stream.interleaved;
-            channels.is_some_and(|channels| channels.control == channel)
-        };
-        if let Some(index) = publishing.streams.iter().position(is_control) {
-            self.on_receiver_reports(cx, index, bytes);
+            let channel = stream.channel.filter(|_| stream.has_peer);
+            self.send_rtcp(cx, stream.interleaved, channel, report);
         }
     }
 
@@ -440,11 +414,8 @@ impl Client {
 
     /// Fails the session if a flow ended. A flow ends on its own only if nothing can be sent.
     pub(super) fn sending_failed(&mut self, cx: &mut Context<'_>, flow: FlowId) {
-        let of_ours = |publishing: &Publishing| {
-            let mut streams = publishing.streams.iter();
-            streams.any(|stream| stream.flow == flow)
-        };
-        if self.publishing.as_deref().is_some_and(of_ours) && self.phase == Phase::Recording {
+        let mut streams = self.publishing.iter().flat_map(|own| &own.streams);
+        if self.phase == Phase::Recording && streams.any(|stream| stream.flow == flow) {
             self.fail_here(cx, Failure::LocalOther, "nothing can be sent");
         }
     }

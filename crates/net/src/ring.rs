@@ -45,7 +45,6 @@ use measure::Time;
 
 use crate::arrival_times::SegmentHeader;
 use crate::clock::Clock;
-use filter::FilterRule;
 use mapped::Mapped;
 use reader::FrameReader;
 
@@ -278,8 +277,8 @@ pub struct PacketRing {
     counted: KernelCounts,
     /// True once every packet is captured whole.
     whole: bool,
-    /// The current rule of the filter.
-    rule: FilterRule,
+    /// Settings of the current filter.
+    rule: RingSettings,
 }
 
 impl PacketRing {
@@ -309,20 +308,14 @@ impl PacketRing {
         ) else {
             return Err(invalid("a packet ring needs at least two blocks"));
         };
-        let snapshot = u32::try_from(settings.snaplen).unwrap_or(u32::MAX);
         // A datagram that is captured whole is never brief.
         let brief = settings.brief.map(|brief| ShortCapture {
             unless: brief.unless | settings.whole_if,
             ..brief
         });
-        let rule = FilterRule {
-            family: settings.family,
-            ports: settings.ports.clone(),
-            snapshot,
-            whole_if: settings.whole_if,
-            whole_sample: settings.whole_sample,
+        let rule = RingSettings {
             brief,
-            segments: settings.segments,
+            ..settings.clone()
         };
         let program = filter::program(&rule);
         let mapped = Mapped::open(
@@ -390,7 +383,7 @@ impl PacketRing {
         }
         if self.reader.keep_whole && !self.whole {
             self.whole = true;
-            self.rule.snapshot = u32::MAX;
+            self.rule.snaplen = usize::MAX;
             let program = filter::program(&self.rule);
             // If this fails, truncated datagrams are still counted.
             let _ = self.mapped.replace_filter(&filter::assemble(&program));

@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 
 use socket2::SockFilter;
 
-use super::{Family, ShortCapture};
+use super::{Family, RingSettings, ShortCapture};
 
 /// Longer packets are captured whole: they may hold several datagrams of a local sender, whose
 /// headers are spread over the packet. Longer than any packet on a link with the usual MTU of 1500.
@@ -145,7 +145,7 @@ impl Program {
 
     /// Accepts the datagram. The first byte of its payload, in the accumulator, selects how much is
     /// captured.
-    fn keep_by_first_byte(&mut self, rule: &FilterRule, brief: Label) {
+    fn keep_by_first_byte(&mut self, rule: &RingSettings, brief: Label) {
         let less = rule.brief.is_none().then_some(Label::Accept);
         self.branch(COMMON_BIT, rule.whole_if.into(), Some(Label::KeepAll), less);
         if let Some(ShortCapture { unless, .. }) = rule.brief {
@@ -154,7 +154,7 @@ impl Program {
     }
 
     /// Captures a random share of datagrams whole.
-    fn keep_sample(&mut self, rule: &FilterRule) {
+    fn keep_sample(&mut self, rule: &RingSettings) {
         if let Some(bits) = rule.whole_sample {
             self.load(libc::BPF_W, RANDOM);
             let mask = u32::MAX
@@ -200,26 +200,8 @@ impl Program {
     }
 }
 
-/// Packets that a filter accepts, and the number of bytes captured of each.
-#[derive(Clone, Debug)]
-pub(super) struct FilterRule {
-    pub(super) family: Family,
-    /// Destination ports.
-    pub(super) ports: RangeInclusive<u16>,
-    /// Captured bytes of a UDP packet.
-    pub(super) snapshot: u32,
-    /// UDP datagrams are captured whole if any of these bits is set in their first payload byte.
-    pub(super) whole_if: u8,
-    /// Share of UDP datagrams that are captured whole: one in 2 to the power of this, at random.
-    pub(super) whole_sample: Option<u8>,
-    /// UDP datagrams of which only the first bytes of the payload are captured.
-    pub(super) brief: Option<ShortCapture>,
-    /// Accepts TCP too, and captures its header.
-    pub(super) segments: bool,
-}
-
-/// Returns the filter for a rule.
-pub(super) fn program(rule: &FilterRule) -> Vec<Instruction> {
+/// Returns the filter for a ring with these settings.
+pub(super) fn program(rule: &RingSettings) -> Vec<Instruction> {
     let family = rule.family;
     let mut program = Program::default();
     program.load(libc::BPF_W, HARDWARE_TYPE);
@@ -250,7 +232,8 @@ pub(super) fn program(rule: &FilterRule) -> Vec<Instruction> {
     }
     program.set_label(Label::Accept);
     program.keep_all_of_long();
-    program.push(libc::BPF_RET | libc::BPF_K, rule.snapshot);
+    let snapshot = u32::try_from(rule.snaplen).unwrap_or(u32::MAX);
+    program.push(libc::BPF_RET | libc::BPF_K, snapshot);
     program.set_label(Label::KeepAll);
     program.push(libc::BPF_RET | libc::BPF_K, WHOLE);
     program.set_label(Label::AcceptSegment);
@@ -261,7 +244,7 @@ pub(super) fn program(rule: &FilterRule) -> Vec<Instruction> {
 }
 
 /// Appends the checks of the headers at `base`; they always end in a jump.
-fn headers(program: &mut Program, rule: &FilterRule, base: Base) {
+fn headers(program: &mut Program, rule: &RingSettings, base: Base) {
     let (ports, segments) = (&rule.ports, rule.segments);
     let at = base.offset();
     let by_first_byte = rule.whole_if != 0 || rule.brief.is_some() || rule.whole_sample.is_some();

@@ -117,14 +117,10 @@ fn kept(family: Family, packet: &[u8]) -> u32 {
 fn captured(family: Family, packet: &[u8], segments: bool) -> u32 {
     let with = |whole_if| {
         captured_by(
-            &FilterRule {
-                family,
-                ports: 5000..=5003,
-                snapshot: 164,
+            &RingSettings {
                 whole_if,
-                whole_sample: None,
-                brief: None,
                 segments,
+                ..RingSettings::new(family, 5000..=5003)
             },
             packet,
         )
@@ -134,11 +130,11 @@ fn captured(family: Family, packet: &[u8], segments: bool) -> u32 {
     with(0)
 }
 
-fn captured_by(wanted: &FilterRule, packet: &[u8]) -> u32 {
+fn captured_by(wanted: &RingSettings, packet: &[u8]) -> u32 {
     captured_at_random(wanted, packet, 1)
 }
 
-fn captured_at_random(wanted: &FilterRule, packet: &[u8], random: u32) -> u32 {
+fn captured_at_random(wanted: &RingSettings, packet: &[u8], random: u32) -> u32 {
     let (family, program) = (wanted.family, program(wanted));
     let links: [(u32, &[u8]); 4] = [
         (libc::ARPHRD_ETHER.into(), &[]),
@@ -203,14 +199,10 @@ fn datagrams_with_a_marked_bit_are_captured_whole() {
         (0x30, 0x90, WHOLE),
         (0, 0xff, 164),
     ] {
-        let wanted = |family| FilterRule {
-            family,
-            ports: 5000..=5003,
-            snapshot: 164,
+        let wanted = |family| RingSettings {
             whole_if: bits,
-            whole_sample: None,
-            brief: None,
             segments: true,
+            ..RingSettings::new(family, 5000..=5003)
         };
         for options in [0, 40] {
             let mut packet = v4(17, options, 0, 5000, 1200);
@@ -257,14 +249,11 @@ fn sample_of_datagrams_is_captured_whole() {
             (32, 1 << 31, false),
         ] {
             let captured = |family, packet: &[u8]| {
-                let rule = FilterRule {
-                    family,
-                    ports: 5000..=5003,
-                    snapshot: 164,
-                    whole_if: 0,
+                let rule = RingSettings {
                     whole_sample: Some(bits),
                     brief,
                     segments: true,
+                    ..RingSettings::new(family, 5000..=5003)
                 };
                 captured_at_random(&rule, packet, random)
             };
@@ -304,14 +293,11 @@ fn only_first_bytes_of_brief_datagrams_are_captured() {
         (0x90, 164, 164),
         (0xa0, WHOLE, WHOLE),
     ] {
-        let wanted = |family| FilterRule {
-            family,
-            ports: 5000..=5003,
-            snapshot: 164,
+        let wanted = |family| RingSettings {
             whole_if: 0x20,
-            whole_sample: None,
             brief,
             segments: true,
+            ..RingSettings::new(family, 5000..=5003)
         };
         for options in [0u8, 40] {
             let at = usize::from(options);
@@ -389,7 +375,7 @@ proptest! {
         for family in [Family::V4, Family::V6] {
             for segments in [false, true] {
                 let brief = Some(ShortCapture { unless: 0x1f, bytes: 12 });
-                let program = program(&FilterRule { family, ports: 1..=65_535, snapshot: 164, whole_if: 0x20, whole_sample: Some(6), brief, segments });
+                let program = program(&RingSettings { whole_if: 0x20, whole_sample: Some(6), brief, segments, ..RingSettings::new(family, 1..=65_535) });
                 for hardware in [1, 772, 65_534] {
                     let kept = run(&program, &Shown { bytes: &bytes, network, hardware, random: 1 });
                     let known = [0, 164, WHOLE].contains(&kept) || (segments && kept == TCP_SNAPLEN);

@@ -24,10 +24,7 @@ pub const STEP_NANOS: i64 = 1_000_000;
 impl Clock {
     /// Returns a clock whose run begins now.
     pub fn start() -> Clock {
-        Clock {
-            start: read(ClockId::Monotonic),
-            offset: Cell::new(offset()),
-        }
+        Clock::starting_at(monotonic_nanos())
     }
 
     /// Returns a clock whose run begins at this reading of the monotonic clock ([`monotonic_nanos`]),

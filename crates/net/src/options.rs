@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use socket2::{SockFilter, SockRef};
 
+use crate::ring::filter::{ABOVE, Label, Program, UDP_BYTES, WHOLE, assemble};
+
 /// Value of options that are switched on.
 pub(crate) const ON: libc::c_int = 1;
 
@@ -83,58 +85,24 @@ pub fn drop_matching(socket: &impl AsFd, rule: DropRule) -> io::Result<()> {
 /// Returns the filter of [`drop_matching`]. It sees a datagram from its UDP header on. A load
 /// beyond the end would drop the datagram, so the length is checked before each load.
 fn drop_filter(rule: DropRule) -> Vec<SockFilter> {
-    const UDP_BYTES: u32 = 8;
-    const ALL: u32 = 0x4_0000;
-    /// Target of a jump.
-    #[derive(Clone, Copy, PartialEq)]
-    enum JumpTarget {
-        Next,
-        Pass,
-        Refuse,
-    }
-    use JumpTarget::{Next, Pass, Refuse};
-    let length = (libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0, Next, Next);
-    let at_least = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
-    let above = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
-    let load_byte = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
-    let [least, greatest] = rule.first_byte.map(u32::from);
-    let mut steps = vec![
-        length,
-        (at_least, UDP_BYTES + 1, Next, Pass),
-        (load_byte, UDP_BYTES, Next, Next),
-        (at_least, least, Next, Pass),
-        (above, greatest, Pass, Next),
-    ];
-    if let Some(bounds) = rule.except_second_byte {
-        let [least, greatest] = bounds.map(u32::from);
-        steps.extend([
-            length,
-            (at_least, UDP_BYTES + 2, Next, Refuse),
-            (load_byte, UDP_BYTES + 1, Next, Next),
-            (at_least, least, Next, Refuse),
-            (above, greatest, Refuse, Pass),
-        ]);
-    }
-    // The last two instructions: refuse, then pass.
-    let count = steps.len();
-    let jump = |from: usize, to: JumpTarget| match to {
-        Next => 0,
-        Refuse => u8::try_from(count - from - 1).expect("a short filter"),
-        Pass => u8::try_from(count - from).expect("a short filter"),
+    let mut program = Program::default();
+    let mut examine = |at: u32, [least, greatest]: [u8; 2], other, above, within| {
+        program.load_length();
+        program.at_least(UDP_BYTES + at + 1, other);
+        program.load(libc::BPF_B, UDP_BYTES + at);
+        program.at_least(least.into(), other);
+        program.branch(ABOVE, greatest.into(), above, within);
     };
-    let code = |code: u32| u16::try_from(code).expect("a code has 16 bits");
-    let steps = steps.iter().enumerate();
-    let mut filter: Vec<SockFilter> = steps
-        .map(|(at, &(what, k, yes, no))| {
-            SockFilter::new(code(what), jump(at, yes), jump(at, no), k)
-        })
-        .collect();
-    let end = code(libc::BPF_RET | libc::BPF_K);
-    filter.extend([
-        SockFilter::new(end, 0, 0, 0),
-        SockFilter::new(end, 0, 0, ALL),
-    ]);
-    filter
+    let (pass, refuse) = (Label::KeepAll, Label::Refuse);
+    examine(0, rule.first_byte, pass, Some(pass), None);
+    if let Some(bounds) = rule.except_second_byte {
+        examine(1, bounds, refuse, Some(refuse), Some(pass));
+    }
+    program.set_label(refuse);
+    program.push(libc::BPF_RET | libc::BPF_K, 0);
+    program.set_label(pass);
+    program.push(libc::BPF_RET | libc::BPF_K, WHOLE);
+    assemble(&program.finish())
 }
 
 /// Delays the readiness of a connection until it has `bytes` bytes to read, or as many as its

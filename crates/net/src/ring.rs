@@ -27,7 +27,7 @@
 
 mod block;
 mod fast_path;
-mod filter;
+pub(crate) mod filter;
 mod mapped;
 mod packet;
 mod port_order;

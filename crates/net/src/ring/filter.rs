@@ -26,7 +26,7 @@ pub(super) const WHOLE_ABOVE: u32 = 1600;
 pub(super) const TCP_SNAPLEN: u32 = 18 + 60 + 20;
 
 /// Longer than any packet.
-const WHOLE: u32 = 0x4_0000;
+pub(crate) const WHOLE: u32 = 0x4_0000;
 
 const NET_OFF: u32 = libc::SKF_NET_OFF as u32;
 const HARDWARE_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_HATYPE) as u32;
@@ -35,13 +35,13 @@ const RANDOM: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
 const ETHERNET_BYTES: u32 = 14;
 /// Length of a VLAN tag that the packet still contains.
 const VLAN_BYTES: u32 = 4;
-const UDP_BYTES: u32 = 8;
+pub(crate) const UDP_BYTES: u32 = 8;
 
 /// Jumps if the accumulator is the operand, is not smaller, is larger, or has a bit in common with
 /// it.
 const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 const AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
-const ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
+pub(crate) const ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
 const COMMON_BIT: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
 
 const TCP: u32 = 6;
@@ -61,7 +61,7 @@ struct Step {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Label {
+pub(crate) enum Label {
     /// Checks of the headers relative to the beginning of the packet.
     Absolute,
     /// Checks of the headers relative to the network header.
@@ -82,7 +82,7 @@ enum Label {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Base {
+pub(crate) enum Base {
     Packet,
     Header,
 }
@@ -97,26 +97,27 @@ impl Base {
 }
 
 /// An assembled instruction: code, jump if true, jump if false, operand.
-pub(super) type Instruction = (u16, u8, u8, u32);
+pub(crate) type Instruction = (u16, u8, u8, u32);
 
 /// A filter under construction.
 #[derive(Default)]
-struct Program {
+pub(crate) struct Program {
     steps: Vec<Step>,
     labels: Vec<(Label, usize)>,
 }
 
 impl Program {
     /// Sets the position of a label: the next instruction.
-    fn set_label(&mut self, label: Label) {
+    pub(crate) fn set_label(&mut self, label: Label) {
         self.labels.push((label, self.steps.len()));
     }
 
-    fn push(&mut self, code: u32, k: u32) {
+    pub(crate) fn push(&mut self, code: u32, k: u32) {
         self.branch(code, k, None, None);
     }
 
-    fn branch(&mut self, code: u32, k: u32, yes: Option<Label>, no: Option<Label>) {
+    /// Jumps to `yes` if the condition holds, else to `no`; `None` is the next instruction.
+    pub(crate) fn branch(&mut self, code: u32, k: u32, yes: Option<Label>, no: Option<Label>) {
         self.steps.push(Step {
             code,
             k,
@@ -124,8 +125,13 @@ impl Program {
         });
     }
 
-    fn load(&mut self, size: u32, offset: u32) {
+    pub(crate) fn load(&mut self, size: u32, offset: u32) {
         self.push(libc::BPF_LD | size | libc::BPF_ABS, offset);
+    }
+
+    /// Loads the length of the packet.
+    pub(crate) fn load_length(&mut self) {
+        self.push(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0);
     }
 
     /// Loads from behind the IPv4 header, whose length the index register holds.
@@ -139,7 +145,7 @@ impl Program {
     }
 
     /// Continues if the accumulator is `k` or more, else jumps to `no`.
-    fn at_least(&mut self, k: u32, no: Label) {
+    pub(crate) fn at_least(&mut self, k: u32, no: Label) {
         self.branch(AT_LEAST, k, None, Some(no));
     }
 
@@ -168,7 +174,7 @@ impl Program {
 
     /// Jumps to the capture of the whole packet if it may hold several datagrams.
     fn keep_all_of_long(&mut self) {
-        self.push(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0);
+        self.load_length();
         self.branch(ABOVE, WHOLE_ABOVE, Some(Label::KeepAll), None);
     }
 
@@ -177,7 +183,7 @@ impl Program {
         self.branch(EQUAL, k, Some(yes), None);
     }
 
-    fn finish(self) -> Vec<Instruction> {
+    pub(crate) fn finish(self) -> Vec<Instruction> {
         let position = |label: Label| {
             let found = self.labels.iter().find(|(name, _)| *name == label);
             found.expect("every label that is jumped to is set").1
@@ -340,7 +346,7 @@ fn port(program: &mut Program, ports: &RangeInclusive<u16>, accept: Label) {
 }
 
 /// Converts a program to the kernel's format.
-pub(super) fn assemble(program: &[Instruction]) -> Vec<SockFilter> {
+pub(crate) fn assemble(program: &[Instruction]) -> Vec<SockFilter> {
     program
         .iter()
         .map(|&(code, yes, no, k)| SockFilter::new(code, yes, no, k))

@@ -68,13 +68,10 @@ impl Server {
         if let Some(multicast) = &config.multicast {
             group_streams::check(multicast)?;
         }
-        let gop = match config.gop {
-            Some(gop) => gop,
-            None => {
-                let rate = config.frame_rate;
-                (2 * rate.numerator()).div_ceil(rate.denominator()).max(1)
-            }
-        };
+        let gop = config.gop.unwrap_or_else(|| {
+            let rate = config.frame_rate;
+            (2 * rate.numerator()).div_ceil(rate.denominator()).max(1)
+        });
         let video = Clip::video(&VideoSettings {
             bits_per_second: config.bitrate.0,
             frame_rate: config.frame_rate,

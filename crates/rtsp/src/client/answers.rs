@@ -175,7 +175,7 @@ impl Client {
                     false => self.ask_describe(cx),
                 }
             }
-            Method::Announce => self.on_announce_answer(cx, &response),
+            Method::Announce => self.on_announce_answer(cx),
             Method::Record => self.on_record_answer(cx, at),
             Method::Describe => self.on_describe_answer(cx, pending, &response),
             Method::Setup => self.on_setup_answer(cx, pending, &response),

@@ -14,7 +14,7 @@ use crate::codec::{Method, Response};
 use crate::config;
 use crate::describe;
 use crate::failure::Failure;
-use crate::headers::{LowerTransport, Ports, Range, SessionHeader as SessionId, Transport};
+use crate::headers::{LowerTransport, Ports, Range, Transport};
 use crate::metrics as m;
 use crate::url;
 use kit::media::rtcp::{self, Packet, ReportBlock};
@@ -151,10 +151,7 @@ impl Client {
     }
 
     /// Creates the flows after ANNOUNCE was accepted, and sets up the first stream.
-    pub(super) fn on_announce_answer(&mut self, cx: &mut Context<'_>, response: &Response) {
-        if self.conversation.session.is_none() {
-            self.conversation.session = response.headers.get("Session").and_then(SessionId::parse);
-        }
+    pub(super) fn on_announce_answer(&mut self, cx: &mut Context<'_>) {
         let wall_clock = self.wall_clock.unwrap_or_default();
         let Some(publishing) = &mut self.publishing else {
             return;

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use measure::{Catalogue, GaugeId, Time, Window, tester};
 
-use crate::runner::RunnerFigures;
-
 /// Merges the windows of all members and returns them in order, each as soon as it is complete.
 ///
 /// Buffers as many windows as the fastest member is ahead of the slowest.
@@ -41,13 +39,6 @@ pub struct TesterPart<T> {
     /// Length of its window, which may be shorter than that of others.
     pub seconds: f64,
     pub figures: T,
-}
-
-impl MergedWindow<RunnerFigures> {
-    /// Figures of the tester, merged over runners.
-    pub(crate) fn tester(&self) -> Window {
-        merge_testers(self.testers.iter().flat_map(|part| part.figures.windows()))
-    }
 }
 
 impl MergedWindow<Window> {

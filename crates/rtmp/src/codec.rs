@@ -6,6 +6,7 @@
 
 pub mod amf0;
 pub mod amf3;
+mod amf_value;
 pub mod chunk;
 pub mod connection;
 pub mod handshake;

@@ -12,6 +12,7 @@ mod key_exchange;
 pub mod key_material;
 mod key_wrap;
 mod negotiated_keys;
+mod parity;
 mod secret;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sdp::FeedbackTypes;
-use super::signalling::janus::{RoomConfig, Subscribe};
+use super::signalling::janus::room_config::{RoomConfig, Subscribe};
 use super::turn::TurnConfig;
 use kit::browser::Golden;
 use kit::http1::AdditionalFields;

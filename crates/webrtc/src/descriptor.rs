@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::golden;
 use super::metrics::WEBRTC;
 use super::server::reference::SERVER;
-use super::signalling::janus::Subscribe;
+use super::signalling::janus::room_config::Subscribe;
 use super::tracks::{AUTHENTICATED_SAMPLE, FEEDBACK_DELAY_MAX};
 use super::turn::TurnTransport;
 use super::url::{Resource, SCHEMES, Url};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use measure::Window;
 use runfile::{ClientRow, EventRow};
 
-use crate::window_merger::{MergedWindow, TesterPart};
+use crate::window_merger::{MergedWindow, TesterPart, merge_testers};
 
 /// Report of a runner.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +41,13 @@ impl RunnerFigures {
     pub(crate) fn windows(&self) -> impl Iterator<Item = &Window> {
         let workers = self.workers.iter().map(|part| &part.figures);
         workers.chain([&self.process])
+    }
+}
+
+impl MergedWindow<RunnerFigures> {
+    /// Figures of the tester, merged over runners.
+    pub(crate) fn tester(&self) -> Window {
+        merge_testers(self.testers.iter().flat_map(|part| part.figures.windows()))
     }
 }
 

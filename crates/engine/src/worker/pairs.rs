@@ -22,7 +22,6 @@ use super::ids::{ChannelKey, SessionKey, SocketId};
 use super::media_counter::{MediaCounter, count_foreign};
 use super::receiving::{ReceiveOutcome, ReceivingSocket};
 use super::runtime::Runtime;
-use super::sessions::Peer;
 use crate::network::multicast_interface;
 use crate::trace::Tracer;
 
@@ -85,6 +84,13 @@ pub(super) struct PairRequest<'a> {
 pub(super) struct PairIndices {
     pub(super) media: usize,
     pub(super) control: usize,
+}
+
+/// Remote addresses of a channel of UDP ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) media: SocketAddr,
+    pub(super) control: SocketAddr,
 }
 
 impl PairIndices {

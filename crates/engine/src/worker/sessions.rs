@@ -9,7 +9,7 @@ use session::{ChannelId, FlowId, PeerId, Session};
 use slab::Slab;
 
 use super::ids::{ChannelKey, FlowSender, SessionKey};
-use super::pairs::PairIndices;
+use super::pairs::{PairIndices, Peer};
 use super::timers::beat_at;
 use super::windows::HEARTBEAT;
 use crate::messages::Client;
@@ -73,13 +73,6 @@ pub(super) enum Channel {
         /// Number of the session's peer, if the socket belongs to an endpoint.
         accepted: Option<PeerId>,
     },
-}
-
-/// Remote addresses of a channel of UDP ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Peer {
-    pub(super) media: SocketAddr,
-    pub(super) control: SocketAddr,
 }
 
 impl Slot {

@@ -1,7 +1,8 @@
 //! AMF0 (Adobe, "Action Message Format -- AMF 0", 2007): values in commands and metadata.
 
-use super::Malformed;
-use super::amf3;
+use super::amf_value::text;
+pub use super::amf_value::{Properties, Value};
+use super::{Malformed, amf3};
 
 /// Maximum nesting depth of values.
 pub const DEPTH_MAX: usize = 16;
@@ -24,34 +25,6 @@ const UNSUPPORTED: u8 = 13;
 const XML: u8 = 15;
 const TYPED_OBJECT: u8 = 16;
 const AVM_PLUS: u8 = 17;
-
-/// Named values, in order.
-pub type Properties = Vec<(String, Value)>;
-
-/// An AMF0 value.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    Number(f64),
-    Boolean(bool),
-    /// Invalid UTF-8 is replaced.
-    String(String),
-    Object(Properties),
-    Null,
-    Undefined,
-    /// Index of a complex value of the message. It is not resolved.
-    Reference(u16),
-    /// Associative array, as in metadata.
-    EcmaArray(Properties),
-    /// Strict array.
-    Array(Vec<Value>),
-    /// Milliseconds since 1970.
-    Date(f64),
-    /// Value of a type that the sender could not encode.
-    Unsupported,
-    Xml(String),
-    /// Object with a class name.
-    Typed(String, Properties),
-}
 
 impl Value {
     /// Creates a string value.
@@ -291,10 +264,6 @@ impl<'a> Amf0Reader<'a> {
         let length = usize::try_from(length).map_err(|_| Malformed::Amf)?;
         self.take(length).map(text)
     }
-}
-
-pub(super) fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Reads all values of a message.

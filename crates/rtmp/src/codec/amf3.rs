@@ -3,7 +3,7 @@
 //! value (AMF 0, 3.1).
 
 use super::Malformed;
-use super::amf0::{self, Value};
+use super::amf_value::{self, Value};
 
 /// Maximum length of an integer in bytes (AMF 3, 1.3.1).
 const U29_BYTES: usize = 4;
@@ -38,7 +38,7 @@ pub fn read_scalar(bytes: &[u8]) -> Result<(Value, &[u8]), Malformed> {
             }
             let length = usize::try_from(header >> 1).map_err(|_| Malformed::Amf)?;
             let (text, rest) = rest.split_at_checked(length).ok_or(Malformed::Amf)?;
-            (Value::String(amf0::text(text)), rest)
+            (Value::String(amf_value::text(text)), rest)
         }
         _ => return Err(Malformed::Amf),
     })

@@ -8,7 +8,7 @@ use super::cipher_mode::{CipherMode, GcmVariant};
 use super::key_material::SALT;
 use super::key_wrap;
 use super::secret::KeyLength;
-use crate::codec::packet::{DataHeader, KeyFlag};
+use crate::codec::packet::DataHeader;
 
 /// Length of the tag behind a payload in GCM, in bytes.
 pub const GCM_TAG: usize = 16;
@@ -122,35 +122,4 @@ fn aad(header: &DataHeader, variant: GcmVariant) -> [u8; 16] {
         }
     }
     bytes
-}
-
-/// Even or odd key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Parity {
-    Even,
-    Odd,
-}
-
-impl Parity {
-    pub(super) fn of(key: KeyFlag) -> Option<Parity> {
-        match key {
-            KeyFlag::Even => Some(Parity::Even),
-            KeyFlag::Odd => Some(Parity::Odd),
-            KeyFlag::None | KeyFlag::Both => None,
-        }
-    }
-
-    pub(super) fn other(self) -> Parity {
-        match self {
-            Parity::Even => Parity::Odd,
-            Parity::Odd => Parity::Even,
-        }
-    }
-
-    pub(super) fn key(self) -> KeyFlag {
-        match self {
-            Parity::Even => KeyFlag::Even,
-            Parity::Odd => KeyFlag::Odd,
-        }
-    }
 }

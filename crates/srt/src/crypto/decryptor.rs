@@ -2,10 +2,11 @@
 
 use thiserror::Error;
 
-use super::cipher::{Parity, StreamKey};
+use super::cipher::StreamKey;
 use super::cipher_mode::{CipherMode, GcmVariant};
 use super::key_material::{KeyMaterial, SALT};
 use super::negotiated_keys::NegotiatedKeys;
+use super::parity::Parity;
 use super::secret::{KeyLength, Passphrase};
 use crate::codec::handshake::KmState;
 use crate::codec::packet::DataHeader;

@@ -7,11 +7,12 @@ use measure::Time;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use super::cipher::{GCM_TAG, Parity, StreamKey};
+use super::cipher::{GCM_TAG, StreamKey};
 use super::cipher_mode::{CipherMode, GcmVariant};
 use super::key_material::{KeyMaterial, KeySelection, SALT};
 use super::key_wrap;
 use super::negotiated_keys::NegotiatedKeys;
+use super::parity::Parity;
 use super::secret::KeyLength;
 use crate::arq::sender::PayloadCipher;
 use crate::codec::handshake::Extension;

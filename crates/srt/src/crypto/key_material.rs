@@ -2,9 +2,9 @@
 
 use thiserror::Error;
 
-use super::cipher::Parity;
 use super::cipher_mode::CipherMode;
 use super::key_wrap::{self, OVERHEAD};
+use super::parity::Parity;
 use super::secret::{KeyLength, Passphrase};
 
 /// Length of the salt in bytes.

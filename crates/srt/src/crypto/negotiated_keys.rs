@@ -1,8 +1,8 @@
 //! Negotiated keys, from which both halves of an encrypted connection are built.
 
-use super::cipher::Parity;
 use super::cipher_mode::CipherMode;
 use super::key_material::{KeySelection, SALT};
+use super::parity::Parity;
 use super::secret::{KeyLength, Passphrase};
 
 /// Initial state of both halves.

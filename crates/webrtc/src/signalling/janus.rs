@@ -11,7 +11,7 @@ mod message;
 mod message_handling;
 mod requests;
 mod room;
-mod room_config;
+pub mod room_config;
 mod shared_subscription;
 mod streaming;
 
@@ -40,7 +40,7 @@ use long_poll::LongPoll;
 pub use message::{JanusMessage, Jsep, MessageContent};
 use requests::{PendingRequest, RequestKind};
 use room::RoomState;
-pub use room_config::RoomConfig;
+use room_config::Subscribe;
 
 /// WebSocket subprotocol of Janus.
 const SUBPROTOCOL: &str = "janus-protocol";
@@ -54,29 +54,6 @@ const LIMITS: Limits = Limits {
 
 /// Interval between keep-alives. Janus ends a session after 60 s without one (`session_timeout`).
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(25);
-
-/// How a client in a room receives the other participants.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    serde::Serialize,
-    serde::Deserialize,
-    schemars::JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Subscribe {
-    /// All over one PeerConnection.
-    #[default]
-    Together,
-    /// Each over its own PeerConnection.
-    Each,
-    /// Other participants are not received.
-    Nobody,
-}
 
 /// Progress of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,9 +11,10 @@ use crate::worker::datagrams::{DatagramRequest, MediaPath};
 use crate::worker::deferred::Deferred;
 use crate::worker::error_mapping::channel_error;
 use crate::worker::ids::{ChannelKey, SessionKey};
+use crate::worker::pairs::Peer;
 use crate::worker::pairs::{MulticastOutput, PairRequest};
 use crate::worker::rings::{AcceptedSource, RingPort};
-use crate::worker::sessions::{Channel, Peer};
+use crate::worker::sessions::Channel;
 
 impl Worker {
     /// Counts a socket that could not be opened for lack of ports or descriptors.

@@ -17,7 +17,8 @@ use crate::worker::ids::{ChannelKey, FlowSender, SessionKey, SocketId};
 use crate::worker::name_cache::SocketKind;
 use crate::worker::pacer::{FlowOwner, PacerEvents};
 use crate::worker::pairs::MulticastOutput;
-use crate::worker::sessions::{Channel, Peer};
+use crate::worker::pairs::Peer;
+use crate::worker::sessions::Channel;
 use crate::worker::topics::TOPICS_MAX;
 
 impl Worker {

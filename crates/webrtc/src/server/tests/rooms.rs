@@ -2,7 +2,7 @@
 
 use super::forwarding::published_media;
 use super::*;
-use crate::signalling::janus::Subscribe;
+use crate::signalling::janus::room_config::Subscribe;
 use ::session::{Context, Flows, Input, Outbox, Sinks};
 use kit::media::source::MediaSource;
 use measure::{Recorder, Time};

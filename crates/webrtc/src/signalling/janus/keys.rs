@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{RoomConfig, Subscribe};
+use super::room_config::{RoomConfig, Subscribe};
 use crate::config::{ClientConfig, refuse_if};
 use kit::keys::KeyError;
 

@@ -1,9 +1,22 @@
-//! Room that a run creates: the key `room`.
+//! Keys of Janus rooms: `room`, for a room that a run creates, and `subscribe`.
 
 use measure::units::BitRate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+/// How a client in a room receives the other participants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Subscribe {
+    /// All over one PeerConnection.
+    #[default]
+    Together,
+    /// Each over its own PeerConnection.
+    Each,
+    /// Other participants are not received.
+    Nobody,
+}
 
 /// Room of the Janus VideoRoom plugin that the run creates if it does not exist.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

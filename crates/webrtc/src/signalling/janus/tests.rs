@@ -4,6 +4,7 @@ use measure::units::TimeSpan;
 use measure::{Catalogue, Recorder};
 use serde_json::Value;
 
+use super::room_config::RoomConfig;
 use super::*;
 use crate::config::Layer;
 use crate::signalling::{Direction, FeedPorts};

@@ -1,7 +1,7 @@
 //! Scenario keys of LiveKit: which it needs, and which it does not know.
 
 use crate::config::{ClientConfig, refuse_if};
-use crate::signalling::janus::Subscribe;
+use crate::signalling::janus::room_config::Subscribe;
 use kit::keys::KeyError;
 
 impl ClientConfig {

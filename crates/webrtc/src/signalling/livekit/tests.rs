@@ -12,7 +12,7 @@ use super::message::{
 };
 use super::*;
 use crate::config::Layer;
-use crate::signalling::janus::Subscribe;
+use crate::signalling::janus::room_config::Subscribe;
 use kit::media::source::SourceConfig;
 use kit::metrics::{CLIENTS, ZAPPING};
 use kit::websocket::{Limits, Reassembler, Received, ServerHandshake};

@@ -476,12 +476,14 @@ fn hls_dialogue() -> Vec<u8> {
             .to_owned();
         for part in 0..parts {
             let offset = 8 * part;
-            text +=
-                &format!("#EXT-X-PART:DURATION=0.5,URI=\"a\",BYTERANGE=\"8@{offset}\"\n");
+            text += &format!("#EXT-X-PART:DURATION=0.5,URI=\"a\",BYTERANGE=\"8@{offset}\"\n");
         }
         let start = 8 * parts;
         text += &format!("#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"a\",BYTERANGE-START={start}\n");
-        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len())
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}",
+            text.len()
+        )
     };
     let part = "\0\0\0\x08styp";
     let first = format!("HTTP/1.1 206 OK\r\nContent-Length: 8\r\n\r\n{part}");

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use kit::reference::RunningServer;
 use kit::websocket::{self, ClientHandshake, Limits, Reassembler, Received};
 use measure::{Catalogue, Recorder, Time};
 use serde_json::{Value, json};

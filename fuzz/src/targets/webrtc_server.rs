@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
+use kit::reference::RunningServer;
 use measure::{Recorder, Time};
 use session::{
     ChannelId, Context, Datagram, Endpoint, Flows, Input as Event, Outbox, Output, Route, Sinks,

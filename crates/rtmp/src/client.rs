@@ -352,9 +352,8 @@ impl Client {
             // Enhanced RTMP, "Enhancing NetConnection connect Command".
             ("fourCcList", Value::Array(vec![Value::string("*")])),
         ];
-        let mut object = object
-            .map(|(name, value)| (name.to_owned(), value))
-            .to_vec();
+        let object = object.map(|(name, value)| (name.to_owned(), value));
+        let mut object = Vec::from(object);
         for (name, value) in &self.config.connect {
             match object.iter_mut().find(|(own, _)| own == name) {
                 Some((_, own)) => *own = value.to_amf0(),

@@ -46,7 +46,7 @@ pub enum HandshakeVariant {
     /// As specified.
     #[default]
     Plain,
-    // If the peer sends them too.
+    // A side that is to send digests does so if its peer sends them too.
     /// With digests.
     Digest,
 }

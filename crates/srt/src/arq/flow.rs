@@ -236,6 +236,9 @@ impl SourceFlow {
     #[inline]
     fn media_due(&self) -> Option<Time> {
         let began = self.began.filter(|_| !self.is_finished())?;
+        if matches!(self.content, Content::Pushed) {
+            return None;
+        }
         Some(began + Duration::from_nanos(self.due.now))
     }
 

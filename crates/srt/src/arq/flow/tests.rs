@@ -11,6 +11,7 @@ use crate::arq::receiver::{PacketStatus, Receiver, ReceiverConfig};
 use crate::arq::sender::{PayloadCipher, SenderConfig};
 use crate::arq::statistics::{ReceiverStatistics, SenderStatistics};
 use crate::codec::packet::{DataHeader, KeyFlag, Packet};
+use crate::reorder_buffer::ReorderBuffer;
 use crate::seq::{SeqNumber, SocketClock};
 use kit::media::ts::checker::{DatagramCounts, TsChecker, TsCheckerConfig, TsCounts};
 use session::ArrivalTimes;
@@ -81,16 +82,21 @@ fn play(seed: u64, loss: Loss, latency: Duration, encrypted: bool) -> Played {
     };
     let mut media: Link<Vec<u8>> = Link::new(link.clone(), Vec::new(), seed);
     let mut back: Link<Vec<u8>> = Link::new(link, Vec::new(), seed + 1);
-    let mut feed = |header: u32, key: KeyFlag, payload: &[u8], at: Time| {
+    // In their order, as clients do.
+    let mut in_order = ReorderBuffer::new(first);
+    let clear_of = |header: &DataHeader, payload: &[u8]| {
         let mut clear = payload.to_vec();
         if encrypted {
-            assert_eq!(key, KeyFlag::Odd);
-            let turn = header as u8;
+            assert_eq!(header.key, KeyFlag::Odd);
+            let turn = header.sequence.value() as u8;
             assert_eq!(clear.split_off(DATAGRAM), [turn; 16]);
             clear.iter_mut().for_each(|byte| *byte ^= turn);
         }
         assert_eq!(clear.len(), DATAGRAM);
-        checker.feed(&clear, 0, &mut ArrivalTimes::new(&[], at), &mut recorder);
+        clear
+    };
+    let mut feed = |payload: &[u8], at: Time| {
+        checker.feed(payload, 0, &mut ArrivalTimes::new(&[], at), &mut recorder);
     };
     let (mut now, mut out) = (start, Vec::new());
     while flow.next_due().is_some() {
@@ -108,8 +114,11 @@ fn play(seed: u64, loss: Loss, latency: Duration, encrypted: bool) -> Played {
                 Packet::Data(header, payload) => {
                     let status = receiver.data(&header, payload, delivery.due);
                     if matches!(status, PacketStatus::New { .. }) {
-                        feed(header.sequence.value(), header.key, payload, delivery.due);
+                        let clear = clear_of(&header, payload);
+                        in_order.insert(header.sequence, delivery.due, &clear, &mut feed);
                     }
+                    let given_up = receiver.acknowledged();
+                    in_order.give_up_before(given_up, delivery.due, &mut feed);
                 }
                 Packet::Control(header, control) => {
                     receiver.control(&control, header.timestamp, delivery.due);
@@ -139,6 +148,7 @@ fn play(seed: u64, loss: Loss, latency: Duration, encrypted: bool) -> Played {
         now = next.max(now + Duration::from_micros(1));
     }
     receiver.finish(now);
+    in_order.give_up_before(first.plus(1000), now, &mut feed);
     assert_eq!(flow.next_due(), None);
     Played {
         left: flow.departure_counts(),
@@ -167,6 +177,8 @@ fn looped_stream_arrives_whole_over_a_lossy_link() {
             let found = (played.datagrams.received, played.datagrams.expected);
             assert_eq!(found, (unique, unique));
             assert_eq!(played.datagrams.damaged, 0);
+            assert_eq!(played.ts.continuity_errors, 0);
+            assert_eq!(played.datagrams.reordered, 0);
         }
     }
 }

@@ -30,7 +30,7 @@ mod track;
 mod variants;
 
 use media::Found;
-use track::{HeldMap, Lane, Next, Room, Track, Wanted, count_wasted};
+use track::{Lane, Next, Room, Track, Wanted, count_wasted};
 use variants::Variants;
 
 /// Maximum length of a playlist in bytes.
@@ -186,8 +186,10 @@ impl Client {
                 Ok(None) => {
                     // The first picture of all is wanted at once.
                     let is_sought = is_first && self.key_frame != KeyFrame::Found;
-                    if begins && lane == Lane::Media && !is_sought {
-                        connection.expect_rest(cx);
+                    // Each part of the rest of a resource is wanted at once.
+                    let own = &self.tracks[track];
+                    if begins && lane == Lane::Media && !is_sought && !own.receives_open_range() {
+                        own.media.expect_rest(cx);
                     }
                     return;
                 }
@@ -226,7 +228,10 @@ impl Client {
         if lane == Lane::Media && self.tracks[track].receives_open_range() {
             cx.recorder.add(m::PAYLOAD_BYTES, bytes.len() as u64);
             let own = &mut self.tracks[track];
-            if !own.extend_open_range(bytes, arrived(bytes.len())) {
+            let taken = own.extend_open_range(bytes, arrived);
+            if taken < bytes.len() {
+                let lost = bytes.len() - taken;
+                cx.recorder.add(m::BYTES_WASTED, lost as u64);
                 let text = "too many bytes of a hint arrived before the playlist listed its parts";
                 let refusal = own.media.refusal(Failure::WrongRange, text);
                 self.refuse(cx, track, lane, refusal);
@@ -492,12 +497,7 @@ impl Client {
                 // Media that playback waits for always has room.
                 needed: waits.then_some(self.config.playout_buffer.0),
             };
-            let own = &mut self.tracks[track];
-            match own.use_held_map(&self.config) {
-                Some(HeldMap::Used) => cx.recorder.add(m::HINTS_USED, 1),
-                Some(HeldMap::Useless { bytes }) => count_wasted(cx, bytes),
-                None => {}
-            }
+            self.use_held_map(cx, track);
             let own = &mut self.tracks[track];
             match own.next(room, &self.config) {
                 Next::Nothing => return,

@@ -109,6 +109,17 @@ pub(super) struct Refusal {
     pub(super) detail: String,
 }
 
+impl Request {
+    /// Time from the head of the response within which the body must be complete.
+    fn body_limit(&self, config: &ClientConfig) -> Duration {
+        match self.extent {
+            // The rest of a resource arrives as it is made.
+            Extent::From(_) => config.body_timeout.0 + self.patience,
+            Extent::Whole | Extent::Range(_) => config.body_timeout.0,
+        }
+    }
+}
+
 impl Connection {
     /// True if a request is under way.
     pub(super) fn is_busy(&self) -> bool {
@@ -305,7 +316,20 @@ impl Connection {
                 let text = format!("{status} instead of a byte range");
                 Err(self.refusal(Failure::WrongRange, &text))
             }
-            200..=299 => Ok(true),
+            200..=299 => {
+                let offset = match request.extent {
+                    Extent::From(offset) => Some(offset),
+                    Extent::Whole | Extent::Range(_) => None,
+                };
+                let sent = head.headers.get("Content-Range").and_then(first_byte);
+                match offset
+                    .zip(sent)
+                    .is_some_and(|(offset, sent)| offset != sent)
+                {
+                    true => Err(self.refusal(Failure::WrongRange, "it is another byte range")),
+                    false => Ok(true),
+                }
+            }
             301 | 302 | 303 | 307 | 308 => {
                 self.redirect(cx.recorder, config, shared, head)?;
                 // The rest of the response is of no use, and may be long.
@@ -359,6 +383,13 @@ impl Connection {
             request.visited.push(before);
         }
         Ok(())
+    }
+
+    /// Lets the time limit of the body begin again, because a part of it was useful.
+    pub(super) fn renew(&mut self, now: Time) {
+        if let Some(request) = &mut self.request {
+            request.head_at = request.head_at.map(|_| now);
+        }
     }
 
     /// Ends the request whose response is complete.
@@ -447,14 +478,7 @@ impl Connection {
             State::Requested => {
                 Some(request.sent_at + config.request_timeout.0.max(request.patience))
             }
-            State::Body => {
-                // The rest of a resource arrives as it is made.
-                let rest = match request.extent {
-                    Extent::From(_) => request.patience,
-                    Extent::Whole | Extent::Range(_) => Duration::ZERO,
-                };
-                Some(request.head_at? + config.body_timeout.0 + rest)
-            }
+            State::Body => Some(request.head_at? + request.body_limit(config)),
             State::Closed | State::Opening | State::Idle => None,
         }
     }
@@ -463,7 +487,10 @@ impl Connection {
     pub(super) fn late(&self, config: &ClientConfig) -> Refusal {
         match self.state {
             State::Body => {
-                let text = format!("the body was not complete within {}", config.body_timeout);
+                let request = self.request.as_ref();
+                let limit = request.map_or(config.body_timeout.0, |own| own.body_limit(config));
+                let limit = TimeSpan(limit);
+                let text = format!("the body was not complete within {limit}");
                 self.refusal(Failure::TimeoutBody, &text)
             }
             _ => {
@@ -502,6 +529,12 @@ impl Connection {
     fn describe_addresses(&self, url: &Url) -> String {
         lifecycle::describe_addresses(self.addresses, url.host(), url.port())
     }
+}
+
+/// Returns the first byte of a `Content-Range` (RFC 9110, 14.4).
+fn first_byte(range: &str) -> Option<u64> {
+    let (first, _) = range.trim().strip_prefix("bytes ")?.split_once('-')?;
+    first.trim().parse().ok()
 }
 
 impl Shared {

@@ -154,14 +154,13 @@ measure::metrics! {
         /// Time from the request of each whole segment to its last byte, with failed attempts.
         SEGMENT_DELAY = "segment_delay", Seconds, "";
         /// Time from the request of each segment or part to its last byte, for each second of its
-        /// media. Above 1 s, a player cannot keep up. Hinted parts count from the first byte of the
-        /// response.
+        /// media. Above 1 s, a player cannot keep up. Hinted parts count from their first byte.
         DELAY_PER_SECOND = "delay_per_second", Seconds, "";
         /// Time from the request of each part of a segment, which the playlist listed, to its last
         /// byte, with failed attempts.
         PART_DELAY = "part_delay", Seconds, "draft-pantos-hls-rfc8216bis, 4.4.4.9";
         /// Time from the request of each hinted part to its last byte, with the time until the
-        /// server had it.
+        /// server had it. If a response holds several parts, its first one counts.
         HINT_DELAY = "hint_delay", Seconds, "draft-pantos-hls-rfc8216bis, 4.4.5.3";
         /// Time from when a client's first request was due to the beginning of its playback: its
         /// first segment is complete, and `playout_buffer` is filled.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use measure::{HistogramId, Time};
 
-use super::track::{ArrivedPart, Lane, Listed, Wanted, WantedPiece, count_wasted};
+use super::track::{ArrivedPart, HeldMap, Lane, Listed, Wanted, WantedPiece, count_wasted};
 use super::{Client, KeyFrame};
 use crate::connection::{Refusal, Wish};
 use crate::content::{Cipher, Encryption, key_in};
@@ -207,10 +207,22 @@ impl Client {
         }
     }
 
+    /// Uses the held initialization section if the next piece needs it.
+    pub(super) fn use_held_map(&mut self, cx: &mut Context<'_>, track: usize) {
+        match self.tracks[track].use_held_map(&self.config) {
+            Some(HeldMap::Used) => cx.recorder.add(m::HINTS_USED, 1),
+            Some(HeldMap::Useless { bytes }) => count_wasted(cx, bytes),
+            None => {}
+        }
+    }
+
     /// Takes the parts that have arrived in the rest of a resource, as far as the playlist lists
     /// them. Returns `false` if the track cannot go on yet.
     pub(super) fn take_open_range(&mut self, cx: &mut Context<'_>, track: usize) -> bool {
         loop {
+            if self.tracks[track].keeps_open_range() {
+                self.use_held_map(cx, track);
+            }
             match self.tracks[track].match_open_range(&self.config) {
                 None | Some(Listed::NotYet) => return true,
                 Some(Listed::Part(part)) => {
@@ -237,10 +249,6 @@ impl Client {
         let ArrivedPart {
             piece, bytes, took, ..
         } = part;
-        if let Some(since) = part.requested_at {
-            let delay = part.at.since(since);
-            cx.recorder.record_duration(m::HINT_DELAY, delay);
-        }
         // The part is played once the playlist lists it.
         let at = part.at.max(self.latest);
         self.latest = at;
@@ -259,6 +267,11 @@ impl Client {
         }
         let findings = own.finish_inspection();
         own.wanted = request;
+        own.media.renew(cx.now);
+        if let Some(since) = part.requested_at {
+            let delay = part.at.since(since);
+            cx.recorder.record_duration(m::HINT_DELAY, delay);
+        }
         self.take_piece(cx, track, (piece, took), &findings, at);
         if track == 0 {
             self.adapt(cx, bytes.len() as u64, took);

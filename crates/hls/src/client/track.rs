@@ -99,7 +99,7 @@ pub(super) struct Track {
     /// The hinted part that was received before the playlist listed it.
     held: Option<Hinted>,
     /// The rest of a resource that is being received, or was, as a hint names it.
-    pub(super) open_range: Option<OpenRange>,
+    open_range: Option<Box<OpenRange>>,
     /// The initialization section that was received before the playlist listed it.
     held_map: Option<HintedMap>,
     /// The hint that was refused last.
@@ -546,13 +546,15 @@ impl Track {
 
     /// True if the last segments or parts of the playlist are encrypted as a whole.
     fn ends_encrypted(&self) -> bool {
-        let Some(playlist) = &self.playlist else {
-            return false;
-        };
+        self.last_key().is_some_and(|key| key.is_of_segments)
+    }
+
+    /// Key of the last segment or part of the playlist.
+    fn last_key(&self) -> Option<&Key> {
+        let playlist = self.playlist.as_ref()?;
         let part = playlist.parts.last().map(|part| &part.media);
         let last = part.or(playlist.segments.last().map(Arc::as_ref));
-        let key = last.and_then(|last| last.key.as_ref());
-        key.is_some_and(|key| key.is_of_segments)
+        last?.key.as_deref()
     }
 
     /// Returns the purpose of the request, whose response is complete. `download` is the time from

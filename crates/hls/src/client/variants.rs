@@ -374,6 +374,7 @@ impl Client {
             None => {}
         }
         let own = &mut self.tracks[track];
+        own.waste_open_range(cx);
         for bytes in own.change_playlist(url, &self.config).into_iter().flatten() {
             count_wasted(cx, bytes);
         }

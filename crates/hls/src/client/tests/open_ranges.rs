@@ -24,6 +24,8 @@ struct Origin {
     /// The end of each answer arrives 10 ms after its last byte.
     ends_late: bool,
     fault: Option<Fault>,
+    /// Segment 12 and later ones have another initialization section, and the playlist hints at it.
+    changes_section: bool,
 }
 
 /// Fault of each answer to a request for the rest of a resource.
@@ -31,6 +33,8 @@ struct Origin {
 enum Fault {
     /// The whole resource instead of its rest. If all of it was requested, only its first part.
     IgnoresRange,
+    /// Another range, according to its head.
+    OtherRange,
     /// No bytes.
     Empty,
     /// The second part is cut off in its middle, and the response ends.
@@ -55,7 +59,7 @@ fn complete_at(number: u64) -> Time {
     at((number + 1).saturating_sub(COMPLETE) * PART)
 }
 
-fn playlist_of(complete: u64) -> String {
+fn playlist_of(complete: u64, changes_section: bool) -> String {
     let segments = complete / 4;
     let first = segments - 6;
     let mut text = format!(
@@ -65,6 +69,10 @@ fn playlist_of(complete: u64) -> String {
     );
     for segment in first..=segments {
         let parts = (complete - 4 * segment).min(4) as usize;
+        if changes_section {
+            let section = if segment < 12 { "first" } else { "second" };
+            text += &format!("#EXT-X-MAP:URI=\"{section}.mp4\"\n");
+        }
         if segment + 3 > segments {
             for part in 0..parts {
                 let offset = part * LENGTH;
@@ -82,6 +90,9 @@ fn playlist_of(complete: u64) -> String {
         0 => String::new(),
         parts => format!(",BYTERANGE-START={}", parts * LENGTH),
     };
+    if changes_section && complete == 4 * 12 {
+        text += "#EXT-X-PRELOAD-HINT:TYPE=MAP,URI=\"second.mp4\"\n";
+    }
     text + &format!("#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"{segments}.mp4\"{start}\n")
 }
 
@@ -99,6 +110,9 @@ impl Origin {
             }
             return Some(Answer::new("206 Partial Content", part()));
         }
+        if name == "first.mp4" || name == "second.mp4" {
+            return Some(Answer::ok(b"\0\0\0\x08styp".as_slice()));
+        }
         let (_, query) = name.split_once('?').unwrap_or((name, ""));
         let number = |key: &str| {
             let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -110,7 +124,7 @@ impl Origin {
         let ready = ready.max(now);
         let complete = COMPLETE + ready.since(Time::ZERO).as_millis() as u64 / PART;
         let takes = ready.since(now).as_millis() as u64 + WAY + self.playlists_late;
-        Some(Answer::ok(playlist_of(complete)).in_time(takes))
+        Some(Answer::ok(playlist_of(complete, self.changes_section)).in_time(takes))
     }
 
     /// Answers a request for the parts of a segment from `first` on.
@@ -125,6 +139,9 @@ impl Origin {
             false => 3,
         };
         let mut answer = Answer::new("206 Partial Content\r\nTransfer-Encoding: chunked", "");
+        if self.fault == Some(Fault::OtherRange) {
+            answer.head += "\r\nContent-Range: bytes 7-9/*";
+        }
         answer.has_length = false;
         let chunk =
             |bytes: &[u8]| [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
@@ -242,6 +259,18 @@ fn parts_of_a_segment_arrive_in_one_response() {
 }
 
 #[test]
+fn hinted_section_is_used_while_the_rest_of_a_segment_arrives() {
+    let seen = Origin {
+        changes_section: true,
+        ..Origin::default()
+    }
+    .run();
+    // The section is requested when both are hinted at, and counts as a hint.
+    assert_eq!((seen.parts, seen.used, seen.wasted), (24, 21, (0, 0)));
+    assert_eq!(seen.rests.len(), 6, "{:?}", seen.rests);
+}
+
+#[test]
 fn response_that_ends_early_is_followed_by_another_request() {
     let seen = Origin {
         ends_early: true,
@@ -261,7 +290,8 @@ fn parts_that_a_response_lacks_are_requested_when_they_are_listed() {
         (Fault::CutOff, 10, (0, 1000), 10),
         (Fault::IgnoresRange, 5, (15, 0), 15),
         (Fault::Empty, 0, (20, 0), 20),
-        (Fault::Endless, 10, (0, 0), 10),
+        (Fault::Endless, 10, (0, 10 * (5 << 20)), 10),
+        (Fault::OtherRange, 0, (20, 0), 20),
         // The first part of the next segment is listed while the response goes on.
         (Fault::DoesNotEnd, 16, (0, 0), 0),
         (Fault::Further, 16, (0, 28), 0),

@@ -34,7 +34,6 @@ impl Track {
             self.go_to(self.next.next_segment());
         }
         let part = self.held.take().map(|held| held.bytes);
-        let part = part.or(self.open_range.take().map(|open| open.len()));
         let map = self.held_map.take().map(|held| held.bytes);
         [part, map]
     }

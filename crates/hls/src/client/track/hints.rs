@@ -64,7 +64,7 @@ impl Track {
         let is_free = is_next && !self.end.is_zero() && holds_none;
         let part = playlist.hint.as_ref().filter(|_| is_free);
         let part = part.filter(|hint| {
-            let is_readable = !hint.is_open() || !self.ends_encrypted();
+            let is_readable = !hint.is_open() || self.last_key().is_none();
             is_readable && self.refused.as_ref() != Some(*hint)
         });
         // Whether a section is encrypted, and how, is not known before it is listed.
@@ -179,7 +179,8 @@ impl Track {
     /// Uses the held initialization section if the next piece needs it. Returns `None` if it needs
     /// another or none, or if no section is held.
     pub(in crate::client) fn use_held_map(&mut self, config: &ClientConfig) -> Option<HeldMap> {
-        if self.held_map.is_none() || self.media.is_busy() {
+        let is_busy = self.media.is_busy() && !self.receives_open_range();
+        if self.held_map.is_none() || is_busy {
             return None;
         }
         let (_, piece) = self.piece(self.is_in_parts(config))?;
@@ -345,7 +346,9 @@ mod tests {
 
     #[test]
     fn rest_of_an_encrypted_segment_is_not_requested() {
-        for (key, is_requested) in [("", true), ("#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n", false)] {
+        let [whole, samples] = ["AES-128", "SAMPLE-AES"]
+            .map(|method| format!("#EXT-X-KEY:METHOD={method},URI=\"k\"\n"));
+        for (key, is_requested) in [("", true), (&whole, false), (&samples, false)] {
             let mut own = at_the_end(key);
             let playlist = own.playlist.as_mut().expect("it has one");
             playlist.map_hint = None;

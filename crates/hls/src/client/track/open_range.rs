@@ -58,21 +58,21 @@ pub(in crate::client) enum Listed {
 
 impl OpenRange {
     /// Begins the range of a hint; `None` if the hint states its end.
-    pub(super) fn new(hint: &Hint, now: Time) -> Option<OpenRange> {
+    fn new(hint: &Hint, now: Time) -> Option<Box<OpenRange>> {
         let Extent::From(offset) = hint.extent else {
             return None;
         };
-        Some(OpenRange {
+        Some(Box::new(OpenRange {
             uri: hint.uri.clone(),
             offset,
             bytes: Vec::new(),
             times: VecDeque::new(),
             requested_at: Some(now),
-        })
+        }))
     }
 
     /// Number of bytes that are kept.
-    pub(super) fn len(&self) -> u64 {
+    fn len(&self) -> u64 {
         self.bytes.len() as u64
     }
 
@@ -103,7 +103,7 @@ impl OpenRange {
     fn take(&mut self, length: usize) -> (Vec<u8>, Time, Time) {
         let rest = self.bytes.split_off(length);
         let bytes = std::mem::replace(&mut self.bytes, rest);
-        self.offset += length as u64;
+        self.offset = self.offset.saturating_add(length as u64);
         let first = self.times.front().map_or(Time::ZERO, |(_, at)| *at);
         while self.times.front().is_some_and(|(end, _)| *end < length) {
             self.times.pop_front();
@@ -116,11 +116,34 @@ impl OpenRange {
 }
 
 impl Track {
-    /// Takes bytes of the body if its end is not stated; the last one arrived at `at`. Returns
-    /// `false` if they are too many.
-    pub(in crate::client) fn extend_open_range(&mut self, bytes: &[u8], at: Time) -> bool {
-        let open = self.open_range.as_mut();
-        open.is_none_or(|open| open.extend(bytes, at))
+    /// Takes bytes of the body if its end is not stated. `arrived` returns when the first of them,
+    /// up to a number, had arrived. Returns the number of bytes taken: others are too many.
+    pub(in crate::client) fn extend_open_range(
+        &mut self,
+        bytes: &[u8],
+        arrived: impl Fn(usize) -> Time,
+    ) -> usize {
+        let Some(open) = &mut self.open_range else {
+            return bytes.len();
+        };
+        let mut taken = 0;
+        while taken < bytes.len() {
+            // Those that arrived together with the next one.
+            let at = arrived(taken + 1);
+            let (mut end, mut above) = (taken + 1, bytes.len() + 1);
+            while end + 1 < above {
+                let middle = usize::midpoint(end, above);
+                match arrived(middle) == at {
+                    true => end = middle,
+                    false => above = middle,
+                }
+            }
+            if !open.extend(&bytes[taken..end], at) {
+                break;
+            }
+            taken = end;
+        }
+        taken
     }
 
     /// Begins to keep bytes if the request is for the rest of a resource.
@@ -142,6 +165,11 @@ impl Track {
             None => cx.recorder.add(m::BYTES_WASTED, open.len()),
         }
         true
+    }
+
+    /// True if bytes of the rest of a resource are kept, or will be.
+    pub(in crate::client) fn keeps_open_range(&self) -> bool {
+        self.open_range.is_some()
     }
 
     /// True if the response is the rest of a resource.
@@ -167,7 +195,8 @@ impl Track {
         };
         let media = piece.media();
         let has_map = media.map.as_ref().is_none_or(|map| self.has_map(map));
-        let is_plain = media.key.as_ref().is_none_or(|key| !key.is_of_segments);
+        // A key would have to be requested on the connection of the response.
+        let is_plain = media.key.is_none();
         let is_next = matches!(piece, Piece::Part(_)) && !media.is_gap && open.begins(media);
         let length = media.range.map_or(u64::MAX, |range| range.length);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
@@ -246,6 +275,15 @@ mod tests {
     }
 
     #[test]
+    fn offsets_end_with_the_largest_number() {
+        let extent = Extent::From(u64::MAX);
+        let mut open = OpenRange::new(&Hint { extent, ..hint() }, at(0)).expect("it has no end");
+        assert!(open.extend(b"aaa", at(1)));
+        open.take(2);
+        assert_eq!((open.offset, open.len()), (u64::MAX, 1));
+    }
+
+    #[test]
     fn kept_bytes_and_times_are_bounded() {
         let mut open = OpenRange::new(&hint(), at(0)).expect("it has no end");
         let count = 2 * TIMES_MAX as u64;
@@ -274,7 +312,8 @@ mod tests {
         let wanted = Wanted::Hint(hint());
         own.begin_open_range(&wanted, at(0));
         own.wanted = is_requested.then_some(wanted);
-        assert!(own.extend_open_range(b"aaaaa", at(5)) && own.extend_open_range(b"aaaaa", at(7)));
+        let arrived = |end: usize| if end <= 5 { at(5) } else { at(7) };
+        assert_eq!(own.extend_open_range(&[b'a'; 10], arrived), 10);
         own
     }
 
@@ -304,6 +343,11 @@ mod tests {
             ),
             (own.replace("\"\n", "\",GAP=YES\n"), true, "useless"),
             (format!("#EXT-X-KEY:{key}\n{own}"), true, "useless"),
+            (
+                format!("#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"k\"\n{own}"),
+                true,
+                "useless",
+            ),
             (format!("#EXT-X-MAP:{section}\n{own}"), true, "useless"),
         ] {
             let mut track = track(&lines, is_requested);

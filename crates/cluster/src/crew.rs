@@ -512,7 +512,11 @@ impl Crew for RemoteCrew {
     }
 
     fn facts(&self) -> Vec<Noted> {
-        let states = lock(&self.states);
+        let agreed = lock(&self.states)
+            .each
+            .iter()
+            .map(|one| one.agreed)
+            .collect();
         let state = RunState {
             seed: self.scenario.1,
             version: self.version.clone(),
@@ -523,7 +527,7 @@ impl Crew for RemoteCrew {
             ready: self.ready.clone(),
             start: self.start.unwrap_or(0),
             boot: machine::facts().boot,
-            agreed: states.each.iter().map(|one| one.agreed).collect(),
+            agreed,
         };
         vec![RUN_STATE.of(&state)]
     }

@@ -88,7 +88,7 @@ impl Lines {
     pub(crate) fn for_each_line(&mut self, bytes: &[u8], mut each: impl FnMut(&str)) {
         self.split(bytes, |line, ended| {
             if ended {
-                each(line);
+                each(&text_of(line));
             }
         });
     }
@@ -97,23 +97,28 @@ impl Lines {
     /// its end: a prompt has none.
     pub(crate) fn push_and_match(&mut self, bytes: &[u8], matcher: &Matcher) -> bool {
         let mut found = false;
-        self.split(bytes, |line, _| found |= matcher.matches(line));
+        self.split(bytes, |line, _| found |= matcher.matches(&text_of(line)));
         found
     }
 
     /// Adds output, and calls `each` with each line, and with whether it has ended.
-    fn split(&mut self, bytes: &[u8], mut each: impl FnMut(&str, bool)) {
+    fn split(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8], bool)) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             let room = LINE_MAX.saturating_sub(self.open.len());
             self.open.extend_from_slice(&piece[..piece.len().min(room)]);
             let ended = piece.ends_with(b"\n");
-            let line = String::from_utf8_lossy(&self.open);
-            each(line.trim_end_matches(['\n', '\r']), ended);
+            each(&self.open, ended);
             if ended {
                 self.open.clear();
             }
         }
     }
+}
+
+/// Returns a line as text, without its end.
+fn text_of(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    text.trim_end_matches(['\n', '\r']).to_owned()
 }
 
 #[cfg(test)]

@@ -500,8 +500,12 @@ fn limits(column: &TableColumn, pages: &[Page]) -> Vec<Value> {
             && threshold["statistic"].as_str() == statistic.as_deref()
             && threshold["implied"] == json!(false)
     });
-    let mut limits = distinct(own.map(|own| json!([own["limit"], own["text"]])));
-    limits.truncate(LIMITS_MAX);
+    let mut limits = Vec::new();
+    for limit in own.map(|own| json!([own["limit"], own["text"]])) {
+        if limits.len() < LIMITS_MAX && !limits.contains(&limit) {
+            limits.push(limit);
+        }
+    }
     limits
 }
 

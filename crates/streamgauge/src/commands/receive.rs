@@ -45,9 +45,10 @@ pub(crate) fn receive(arguments: &args::Receive, console: Console) -> Result<Exi
     let mut attended = LongRunning::start(console)?;
     let mut last = String::new();
     let finished = engine::receive(&options, &attended.control(), &mut |progress| {
-        let secret = drawn.iter().map(|secret| format!("secret {secret}"));
-        let address = format!("listening on {}", progress.listening);
-        attended.announce(std::iter::once(address).chain(secret));
+        // In one write: programs wait for these lines.
+        let secret = drawn.iter().map(|secret| format!("\nsecret {secret}"));
+        let secret: String = secret.collect();
+        attended.announce([format!("listening on {}{secret}", progress.listening)]);
         last = so_far(progress);
         attended.update_status(&last);
     });

@@ -35,6 +35,7 @@ pub const MAX_BODY: usize = 256 * 1024;
 
 /// Returns the interleaved frame of a packet, which has at most 65535 bytes (RFC 2326, 10.12).
 pub(crate) fn frame(channel: u8, packet: &[u8]) -> Vec<u8> {
+    debug_assert!(u16::try_from(packet.len()).is_ok());
     let mut frame = Vec::with_capacity(4 + packet.len());
     frame.extend_from_slice(&[b'$', channel]);
     frame.extend_from_slice(&(packet.len() as u16).to_be_bytes());

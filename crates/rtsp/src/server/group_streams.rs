@@ -286,7 +286,7 @@ impl Participant {
 }
 
 impl GroupStream {
-    /// Makes a session the sender, if there is none. Returns whether it is now.
+    /// Makes a session the sender if there is none. Returns `false` if there was one.
     fn claim(&mut self, number: u64) -> bool {
         let is_free = self.sender.is_none();
         self.sender.get_or_insert(number);

@@ -342,8 +342,12 @@ impl HttpSession {
     /// Handles candidates that the client sends later (RFC 9725, 4.3). They are ignored, because
     /// the server only answers checks.
     fn handle_patch(&self, request: &Request, id: &str) -> Response {
-        let registry = self.shared.registry();
-        let Some(peer) = registry.find(id) else {
+        let remote_ufrag = self
+            .shared
+            .registry()
+            .find(id)
+            .map(|peer| peer.remote_ufrag.clone());
+        let Some(remote_ufrag) = remote_ufrag else {
             return Response::refusal(404, "no such session");
         };
         if !has_content_type(request, "application/trickle-ice-sdpfrag") {
@@ -356,7 +360,7 @@ impl HttpSession {
             return Response::refusal(428, "If-Match is missing");
         };
         let fragment = SdpFragment::parse(text);
-        let is_of_another = |ufrag: &String| *ufrag != peer.remote_ufrag;
+        let is_of_another = |ufrag: &String| *ufrag != remote_ufrag;
         // A client requests a restart with `*` (4.3.2), or by sending other credentials.
         if tag == "*" || fragment.ufrag.as_ref().is_some_and(is_of_another) {
             return Response::refusal(422, "ICE restarts are not supported");

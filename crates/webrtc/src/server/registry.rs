@@ -134,15 +134,12 @@ impl<W> Registry<W> {
             return Claim::Unknown;
         };
         let entry = &mut self.entries[slot];
+        if entry.pending.is_some() && !is_authentic(&entry.pwd) {
+            return Claim::Unauthentic;
+        }
         match entry.pending.take() {
             None => Claim::Unknown,
-            Some(waiting) if is_authentic(&entry.pwd) => {
-                Claim::Accepted(slot, entry.pwd.clone(), waiting)
-            }
-            waiting => {
-                entry.pending = waiting;
-                Claim::Unauthentic
-            }
+            Some(waiting) => Claim::Accepted(slot, entry.pwd.clone(), waiting),
         }
     }
 

@@ -3,3 +3,4 @@
 pub mod checker;
 pub mod flow;
 pub mod metrics;
+pub mod stamped_stream;

@@ -5,23 +5,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
 use measure::Time;
 use serde::Serialize;
 
 use super::message_source::MessageSource;
 use super::sender::{Outgoing, Sender};
 use crate::seq::SeqNumber;
-use mediagen::ts::looped_stream::{DATAGRAM, DATAGRAM_BITS, LoopedStream, PACKETS_PER_DATAGRAM};
-use mediagen::ts::mux::{Mux, Steps};
-use mediagen::ts::packet::PACKET_LEN;
-use mediagen::ts::stamp::Stamp;
+use kit::media::ts::stamped_stream::StampedStream;
+use mediagen::ts::looped_stream::{DATAGRAM_BITS, LoopedStream};
+use mediagen::ts::mux::Steps;
 use session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 
-/// Payload memory is allocated in chunks of this size. Each of thousands of streams holds one or
-/// two chunks, because unacknowledged payloads keep the previous one: large chunks cost more than
-/// frequent allocations.
-const CHUNK: usize = 4 * DATAGRAM;
+/// Number of payloads for which memory is allocated at once. Each of thousands of streams holds one
+/// or two chunks, because unacknowledged payloads keep the previous one: large chunks cost more
+/// than frequent allocations.
+const TOGETHER: usize = 4;
 
 /// Bit of a tag that marks a retransmission.
 pub(crate) const RETRANSMISSION_TAG: u64 = 1 << 32;
@@ -67,37 +65,6 @@ pub struct SourceSettings {
     pub wall_clock: Duration,
     /// Length of the media: payloads or messages due within it are sent. Default: endless.
     pub length: Option<Duration>,
-}
-
-/// Looped transport stream. The payload of each packet starts with a stamp.
-#[derive(Debug)]
-struct StampedStream {
-    mux: Mux,
-    stamp: Stamp,
-    wall_clock: u64,
-    buffer: BytesMut,
-}
-
-impl StampedStream {
-    /// Makes the payload that is due at `due`.
-    fn next(&mut self, due: Time) -> BytesMut {
-        if self.buffer.capacity() < DATAGRAM {
-            self.buffer.reserve(CHUNK);
-        }
-        let due_nanos = self.wall_clock + due.as_nanos();
-        self.mux.set_due(due_nanos);
-        // Space for the stamp, which contains a checksum of the bytes after it.
-        self.buffer.extend_from_slice(&[0; PACKET_LEN]);
-        for _ in 1..PACKETS_PER_DATAGRAM {
-            let room = &mut self.buffer;
-            self.mux.next(|packet| room.extend_from_slice(packet));
-        }
-        self.stamp.check = libdeflater::crc32(&self.buffer[PACKET_LEN..]);
-        self.stamp.due = due_nanos;
-        self.buffer[..PACKET_LEN].copy_from_slice(&self.stamp.write());
-        self.stamp.number += 1;
-        self.buffer.split()
-    }
 }
 
 /// Content of a flow.
@@ -162,19 +129,8 @@ impl SourceFlow {
         sender: Sender,
     ) -> SourceFlow {
         let rate = looped.bits_per_second();
-        let stream = StampedStream {
-            mux: Mux::new(looped, settings.source as u32),
-            stamp: Stamp {
-                packets: PACKETS_PER_DATAGRAM as u8,
-                group: settings.address,
-                source: settings.source,
-                number: 0,
-                due: 0,
-                check: 0,
-            },
-            wall_clock: u64::try_from(settings.wall_clock.as_nanos()).unwrap_or(u64::MAX),
-            buffer: BytesMut::new(),
-        };
+        let identity = (settings.address, settings.source);
+        let stream = StampedStream::new(looped, identity, settings.wall_clock, TOGETHER);
         let content = Content::Stream(Box::new(stream));
         SourceFlow::new(content, (DATAGRAM_BITS, rate), settings.length, sender)
     }

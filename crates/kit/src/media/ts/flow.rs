@@ -5,19 +5,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use measure::Time;
 use serde::Serialize;
 
+use super::stamped_stream::StampedStream;
 use crate::media::rtp::header::{FIXED_LENGTH, Header};
-use mediagen::ts::looped_stream::{DATAGRAM, DATAGRAM_BITS, LoopedStream, PACKETS_PER_DATAGRAM};
-use mediagen::ts::mux::{Mux, Steps};
-use mediagen::ts::packet::PACKET_LEN;
-use mediagen::ts::stamp::Stamp;
+use mediagen::ts::looped_stream::{DATAGRAM, DATAGRAM_BITS, LoopedStream};
+use mediagen::ts::mux::Steps;
 use session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 
-/// Memory is allocated for 64 datagrams at once, and reused when they have left.
-const CHUNK_LEN: usize = 64 * DATAGRAM;
+/// Number of datagrams for which memory is allocated at once.
+const TOGETHER: usize = 64;
 
 /// Payload type of transport streams (RFC 3551, table 5).
 const PAYLOAD_TYPE: u8 = 33;
@@ -75,8 +73,7 @@ pub struct SentStream {
 /// Sends one transport stream.
 #[derive(Debug)]
 pub struct TsFlow {
-    mux: Mux,
-    stamp: Stamp,
+    stream: StampedStream,
     rtp: Option<RtpStart>,
     /// Due time of the first datagram; `None` before the start.
     began: Option<Time>,
@@ -86,8 +83,6 @@ pub struct TsFlow {
     ticks: Steps,
     /// Total number of datagrams.
     total_datagrams: u64,
-    wall_clock: u64,
-    buffer: BytesMut,
     rate: u64,
     sent: u64,
     refused: u64,
@@ -102,22 +97,17 @@ impl TsFlow {
             u64::try_from(bits.div_ceil(DATAGRAM_BITS.into())).unwrap_or(u64::MAX)
         });
         TsFlow {
-            mux: Mux::new(settings.looped, settings.source as u32),
-            stamp: Stamp {
-                packets: PACKETS_PER_DATAGRAM as u8,
-                group: settings.group,
-                source: settings.source,
-                number: 0,
-                due: 0,
-                check: 0,
-            },
+            stream: StampedStream::new(
+                settings.looped,
+                (settings.group, settings.source),
+                settings.wall_clock,
+                TOGETHER,
+            ),
             rtp: settings.rtp,
             began: None,
             due: Steps::new(DATAGRAM_BITS * 1_000_000_000, rate),
             ticks: Steps::new(DATAGRAM_BITS * 90_000, rate),
             total_datagrams: count,
-            wall_clock: u64::try_from(settings.wall_clock.as_nanos()).unwrap_or(u64::MAX),
-            buffer: BytesMut::new(),
             rate,
             sent: 0,
             refused: 0,
@@ -138,7 +128,7 @@ impl TsFlow {
     /// Returns the RTP header (RFC 3550, 5.1). The timestamp is the send time; it never jumps, so
     /// the marker is never set (RFC 2250, 2).
     fn header(&self, rtp: RtpStart) -> [u8; FIXED_LENGTH] {
-        let sequence = rtp.sequence.wrapping_add(self.stamp.number as u16);
+        let sequence = rtp.sequence.wrapping_add(self.stream.stamp().number as u16);
         let timestamp = rtp.timestamp.wrapping_add(self.ticks.now as u32);
         Header::new(PAYLOAD_TYPE, sequence, timestamp, rtp.ssrc).to_bytes()
     }
@@ -146,12 +136,13 @@ impl TsFlow {
     /// Statistics of what was sent so far.
     pub fn statistics(&self) -> SentStream {
         let scheme = if self.rtp.is_some() { "rtp" } else { "udp" };
-        let nanos = |time: Time| self.wall_clock + time.as_nanos();
+        let stamp = self.stream.stamp();
+        let nanos = |time: Time| self.stream.nanos_at(time);
         SentStream {
-            url: format!("{scheme}://{}", self.stamp.group),
-            source: self.stamp.source,
+            url: format!("{scheme}://{}", stamp.group),
+            source: stamp.source,
             bits_per_second: self.rate,
-            datagrams: self.stamp.number,
+            datagrams: stamp.number,
             sent: self.sent,
             refused: self.refused,
             bytes: self.sent * DATAGRAM as u64,
@@ -168,34 +159,19 @@ impl Flow for TsFlow {
     fn next_due(&self) -> Option<Time> {
         let began = self
             .began
-            .filter(|_| self.stamp.number < self.total_datagrams)?;
+            .filter(|_| self.stream.stamp().number < self.total_datagrams)?;
         Some(began + Duration::from_nanos(self.due.now))
     }
 
     #[inline]
     fn next_packet(&mut self, now: Time) -> Option<FlowPacket> {
         let due = self.next_due().filter(|&due| due <= now)?;
-        let tag = Tag(self.stamp.number);
-        if self.buffer.capacity() < DATAGRAM {
-            self.buffer.reserve(CHUNK_LEN);
-        }
-        let due_nanos = self.wall_clock + due.as_nanos();
-        self.mux.set_due(due_nanos);
-        // Space for the stamp, which contains a check of the bytes after it.
-        self.buffer.extend_from_slice(&[0; PACKET_LEN]);
-        for _ in 1..PACKETS_PER_DATAGRAM {
-            let room = &mut self.buffer;
-            self.mux.next(|packet| room.extend_from_slice(packet));
-        }
-        self.stamp.check = libdeflater::crc32(&self.buffer[PACKET_LEN..]);
-        self.stamp.due = due_nanos;
-        self.buffer[..PACKET_LEN].copy_from_slice(&self.stamp.write());
-        let payload: Bytes = self.buffer.split().freeze();
+        let tag = Tag(self.stream.stamp().number);
         let header = match self.rtp {
             Some(rtp) => PacketHeader::EMPTY.append(&self.header(rtp)),
             None => PacketHeader::EMPTY,
         };
-        self.stamp.number += 1;
+        let payload = self.stream.next(due).freeze();
         self.due.advance();
         self.ticks.advance();
         Some(FlowPacket {

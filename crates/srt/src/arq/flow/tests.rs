@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use bytes::BytesMut;
 use link::{Link, Loss, Settings};
 use measure::Recorder;
 
@@ -14,6 +15,7 @@ use crate::codec::packet::{DataHeader, KeyFlag, Packet};
 use crate::reorder_buffer::ReorderBuffer;
 use crate::seq::{SeqNumber, SocketClock};
 use kit::media::ts::checker::{DatagramCounts, TsChecker, TsCheckerConfig, TsCounts};
+use mediagen::ts::looped_stream::DATAGRAM;
 use session::ArrivalTimes;
 
 /// XORs each byte with the low byte of the sequence number, and appends that byte 16 times.
@@ -158,6 +160,18 @@ fn play(seed: u64, loss: Loss, latency: Duration, encrypted: bool) -> Played {
         ts: *checker.counts(),
         made: flow.made(),
     }
+}
+
+#[test]
+fn flow_of_pushed_payloads_makes_none() {
+    let now = Time::from_start(Duration::from_secs(3));
+    let first = SeqNumber::new(7);
+    let latency = Duration::from_millis(100);
+    let sender = SenderConfig::live(first, 7, SocketClock::new(now), latency);
+    let mut flow = SourceFlow::pushed(Sender::new(sender));
+    flow.start(now);
+    assert_eq!(flow.next_due(), Some(Time::NEVER));
+    assert!(flow.next_packet(now).is_none() && flow.made() == 0);
 }
 
 #[test]

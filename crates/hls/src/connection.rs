@@ -109,17 +109,6 @@ pub(super) struct Refusal {
     pub(super) detail: String,
 }
 
-impl Request {
-    /// Time from the head of the response within which the body must be complete.
-    fn body_limit(&self, config: &ClientConfig) -> Duration {
-        match self.extent {
-            // The rest of a resource arrives as it is made.
-            Extent::From(_) => config.body_timeout.0 + self.patience,
-            Extent::Whole | Extent::Range(_) => config.body_timeout.0,
-        }
-    }
-}
-
 impl Connection {
     /// True if a request is under way.
     pub(super) fn is_busy(&self) -> bool {
@@ -478,7 +467,7 @@ impl Connection {
             State::Requested => {
                 Some(request.sent_at + config.request_timeout.0.max(request.patience))
             }
-            State::Body => Some(request.head_at? + request.body_limit(config)),
+            State::Body => Some(request.head_at? + config.body_timeout.0),
             State::Closed | State::Opening | State::Idle => None,
         }
     }
@@ -487,10 +476,7 @@ impl Connection {
     pub(super) fn late(&self, config: &ClientConfig) -> Refusal {
         match self.state {
             State::Body => {
-                let request = self.request.as_ref();
-                let limit = request.map_or(config.body_timeout.0, |own| own.body_limit(config));
-                let limit = TimeSpan(limit);
-                let text = format!("the body was not complete within {limit}");
+                let text = format!("the body was not complete within {}", config.body_timeout);
                 self.refusal(Failure::TimeoutBody, &text)
             }
             _ => {

@@ -89,8 +89,8 @@ impl TrackFragment {
     fn read(at: u64, is_first: bool, fragment: &[u8]) -> Option<TrackFragment> {
         let header = child(fragment, *b"tfhd")?;
         let flags = number(header.get(1..4)?)?;
-        // Other positions count from the beginning of a file, or from the data of the track fragment
-        // before.
+        // Other positions count from the beginning of a file, or from the data of the track
+        // fragment before.
         let counts_from_fragment = flags & COUNTS_FROM_FRAGMENT != 0 || is_first && flags & 1 == 0;
         let run = child(fragment, *b"trun").and_then(FirstSample::read)?;
         let data = run.data.filter(|_| counts_from_fragment);

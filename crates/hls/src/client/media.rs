@@ -1,5 +1,5 @@
-//! Media of a player: requests for segments, their parts and keys, and what is measured of those that
-//! arrive.
+//! Media of a player: requests for segments, their parts and keys, and what is measured of those
+//! that arrive.
 
 use std::sync::Arc;
 use std::time::Duration;

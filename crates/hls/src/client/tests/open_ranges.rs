@@ -26,6 +26,10 @@ struct Origin {
     fault: Option<Fault>,
     /// Segment 12 and later ones have another initialization section, and the playlist hints at it.
     changes_section: bool,
+    /// All segments are in one resource, which grows without an end.
+    is_one_resource: bool,
+    /// The first half of each part arrives 400 ms before the second one.
+    is_slow: bool,
 }
 
 /// Fault of each answer to a request for the rest of a resource.
@@ -47,6 +51,8 @@ enum Fault {
     Endless,
     /// Bytes after the last part.
     Further,
+    /// The same, many of them, and the head states the length of the body.
+    StatedLength,
     /// The body does not end after the last part.
     DoesNotEnd,
 }
@@ -59,7 +65,13 @@ fn complete_at(number: u64) -> Time {
     at((number + 1).saturating_sub(COMPLETE) * PART)
 }
 
-fn playlist_of(complete: u64, changes_section: bool) -> String {
+fn playlist_of(complete: u64, changes_section: bool, is_one_resource: bool) -> String {
+    // URI of the resource of a segment, and number of the part at its beginning.
+    let resource = |segment: u64| match is_one_resource {
+        true => ("0.mp4".to_owned(), 0),
+        false => (format!("{segment}.mp4"), 4 * segment),
+    };
+    let offset = |number: u64, segment| (number - resource(segment).1) * LENGTH as u64;
     let segments = complete / 4;
     let first = segments - 6;
     let mut text = format!(
@@ -68,32 +80,34 @@ fn playlist_of(complete: u64, changes_section: bool) -> String {
          #EXT-X-MEDIA-SEQUENCE:{first}\n"
     );
     for segment in first..=segments {
-        let parts = (complete - 4 * segment).min(4) as usize;
+        let parts = (complete - 4 * segment).min(4);
+        let (uri, _) = resource(segment);
         if changes_section {
             let section = if segment < 12 { "first" } else { "second" };
             text += &format!("#EXT-X-MAP:URI=\"{section}.mp4\"\n");
         }
         if segment + 3 > segments {
             for part in 0..parts {
-                let offset = part * LENGTH;
+                let offset = offset(4 * segment + part, segment);
                 text += &format!(
-                    "#EXT-X-PART:DURATION=0.5,URI=\"{segment}.mp4\",\
+                    "#EXT-X-PART:DURATION=0.5,URI=\"{uri}\",\
                      BYTERANGE=\"{LENGTH}@{offset}\"\n"
                 );
             }
         }
         if segment < segments {
-            text += &format!("#EXTINF:2.0,\n{segment}.mp4\n");
+            text += &format!("#EXTINF:2.0,\n{uri}\n");
         }
     }
-    let start = match complete as usize % 4 {
+    let start = match offset(complete, segments) {
         0 => String::new(),
-        parts => format!(",BYTERANGE-START={}", parts * LENGTH),
+        offset => format!(",BYTERANGE-START={offset}"),
     };
+    let (uri, _) = resource(segments);
     if changes_section && complete == 4 * 12 {
         text += "#EXT-X-PRELOAD-HINT:TYPE=MAP,URI=\"second.mp4\"\n";
     }
-    text + &format!("#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"{segments}.mp4\"{start}\n")
+    text + &format!("#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"{uri}\"{start}\n")
 }
 
 impl Origin {
@@ -124,7 +138,8 @@ impl Origin {
         let ready = ready.max(now);
         let complete = COMPLETE + ready.since(Time::ZERO).as_millis() as u64 / PART;
         let takes = ready.since(now).as_millis() as u64 + WAY + self.playlists_late;
-        Some(Answer::ok(playlist_of(complete, self.changes_section)).in_time(takes))
+        let text = playlist_of(complete, self.changes_section, self.is_one_resource);
+        Some(Answer::ok(text).in_time(takes))
     }
 
     /// Answers a request for the parts of a segment from `first` on.
@@ -136,15 +151,24 @@ impl Origin {
         let is_empty = self.fault == Some(Fault::Empty);
         let last = match self.ends_early || ignores_range || is_empty {
             true => first,
+            false if self.is_one_resource => first + 40,
             false => 3,
         };
-        let mut answer = Answer::new("206 Partial Content\r\nTransfer-Encoding: chunked", "");
+        let has_length = self.fault == Some(Fault::StatedLength);
+        let coding = if has_length {
+            ""
+        } else {
+            "\r\nTransfer-Encoding: chunked"
+        };
+        let mut answer = Answer::new(&format!("206 Partial Content{coding}"), "");
         if self.fault == Some(Fault::OtherRange) {
             answer.head += "\r\nContent-Range: bytes 7-9/*";
         }
-        answer.has_length = false;
-        let chunk =
-            |bytes: &[u8]| [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
+        answer.has_length = has_length;
+        let chunk = |bytes: &[u8]| match has_length {
+            true => bytes.to_vec(),
+            false => [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat(),
+        };
         for number in first..=last {
             let mut bytes = part();
             let is_second = number == first + 1;
@@ -153,14 +177,21 @@ impl Origin {
                 Some(Fault::NoMedia) if is_second => bytes.fill(b'?'),
                 Some(Fault::Endless) if is_second => bytes = vec![0; 5 << 20],
                 Some(Fault::Further) if number == 3 => bytes.extend([0; 7]),
+                Some(Fault::StatedLength) if number == 3 => bytes.extend([0; 20_000]),
                 Some(Fault::Empty) => bytes.clear(),
                 _ => {}
             }
+            let begin = answer.body.len();
             if !bytes.is_empty() {
                 answer.body.extend(chunk(&bytes));
             }
             let ready = complete_at(4 * segment + number).max(now);
             answer.takes = ready.since(now) + Duration::from_millis(WAY);
+            if self.is_slow {
+                let earlier = Duration::from_millis(400);
+                answer.cuts.push(begin + LENGTH / 2);
+                answer.arrivals.push(answer.takes.saturating_sub(earlier));
+            }
             if number < last {
                 answer.cuts.push(answer.body.len());
             }
@@ -178,7 +209,7 @@ impl Origin {
             answer.takes += Duration::from_millis(10);
             answer.arrivals.push(answer.takes);
         }
-        if self.fault != Some(Fault::DoesNotEnd) {
+        if self.fault != Some(Fault::DoesNotEnd) && !has_length {
             answer.body.extend(b"0\r\n\r\n");
         }
         answer
@@ -195,6 +226,8 @@ impl Origin {
         world.serves_ranges = true;
         world.run(at(10_150 + self.playlists_late));
         assert_eq!(world.stop(), Outcome::Stopped);
+        // Each part is wanted as soon as it arrives.
+        assert!(world.expected.is_empty(), "{:?}", world.expected);
         let rests = world.asked.iter().filter_map(|asked| {
             let range = asked.head.split("Range: bytes=").nth(1)?;
             let first = range.split("\r\n").next()?.strip_suffix('-')?;
@@ -271,6 +304,47 @@ fn hinted_section_is_used_while_the_rest_of_a_segment_arrives() {
 }
 
 #[test]
+fn response_may_last_as_long_as_its_parts_arrive() {
+    let seen = Origin {
+        is_one_resource: true,
+        ..Origin::default()
+    }
+    .run();
+    // The time limit of a body is 1 s here.
+    assert_eq!(seen.rests, ["/a/0.mp4 8000"]);
+    assert_eq!((seen.parts, seen.used, seen.wasted), (24, 20, (0, 0)));
+}
+
+#[test]
+fn change_of_the_variant_wastes_no_used_response() {
+    let config = ClientConfig {
+        variant: VariantChoice::Adaptive,
+        ..config()
+    };
+    let origin = Origin {
+        is_slow: true,
+        ..Origin::default()
+    };
+    // 200 bytes in 400 ms are 4 kbit/s.
+    let mut world = World::new(config, move |path, now| {
+        if path == "/a/index.m3u8" {
+            return Some(Answer::ok(
+                "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1000\nlow/live.m3u8\n\
+                 #EXT-X-STREAM-INF:BANDWIDTH=10000\nhigh/live.m3u8\n",
+            ));
+        }
+        origin.answer(&path.replace("low/", "").replace("high/", ""), now)
+    });
+    world.serves_ranges = true;
+    world.run(at(20_150));
+    assert_eq!(world.stop(), Outcome::Stopped);
+    assert!(world.count(m::SWITCHES) > 0, "{:?}", world.paths());
+    assert!(world.count(m::HINTS_USED) > 8);
+    assert_eq!(world.count(m::HINTS_WASTED), 0);
+    assert_eq!(world.count(m::BYTES_WASTED), 0);
+}
+
+#[test]
 fn response_that_ends_early_is_followed_by_another_request() {
     let seen = Origin {
         ends_early: true,
@@ -295,6 +369,7 @@ fn parts_that_a_response_lacks_are_requested_when_they_are_listed() {
         // The first part of the next segment is listed while the response goes on.
         (Fault::DoesNotEnd, 16, (0, 0), 0),
         (Fault::Further, 16, (0, 28), 0),
+        (Fault::StatedLength, 16, (0, 4 * 20_000), 0),
     ] {
         let seen = Origin {
             fault: Some(fault),

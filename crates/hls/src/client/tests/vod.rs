@@ -325,7 +325,8 @@ fn tracks_of_live_media_begin_at_the_same_distance_from_the_end() {
         })
     });
     world.run(at(1000));
-    // Both have all of their media up to the same end, five seconds after the position of the start.
+    // Both have all of their media up to the same end, five seconds after the position of the
+    // start.
     let began = world.client.playback_began.expect("it has begun");
     let dry = world.client.playback.dry_at().expect("it plays");
     assert_eq!(dry.since(began), Duration::from_secs(5));
@@ -530,7 +531,8 @@ fn change_with_audio(
 
 #[test]
 fn audio_does_not_change_before_what_is_under_way_has_arrived() {
-    // The initialization section of the first rendition is slow. That of the second has the same name.
+    // The initialization section of the first rendition is slow. That of the second has the same
+    // name.
     let world = change_with_audio(["low/a.m3u8", "high/a.m3u8"], |path| {
         (path == "/a/low/init.a").then(|| Answer::ok(*b"\0\0\0\x08moov").in_time(500))
     });

@@ -64,8 +64,8 @@ impl Attempts {
         }
     }
 
-    /// Plans another attempt. `asked_at` is the time of the request that failed, if that was for the
-    /// piece itself. Returns `false` if the piece is to be given up.
+    /// Plans another attempt. `asked_at` is the time of the request that failed, if that was for
+    /// the piece itself. Returns `false` if the piece is to be given up.
     pub(super) fn plan(&mut self, now: Time, asked_at: Option<Time>, refusal: &Refusal) -> bool {
         let before = self.next.as_ref().map_or(0, |next| next.count);
         let retries = refusal.failure.retries();
@@ -119,8 +119,8 @@ impl Attempts {
         self.next.as_ref()?.since
     }
 
-    /// Forgets the attempts to get the next piece. Returns the reason for the last failure, if there
-    /// was one.
+    /// Forgets the attempts to get the next piece. Returns the reason for the last failure, if
+    /// there was one.
     pub(in crate::client) fn forget(&mut self) -> Option<Refusal> {
         self.next.take().map(|next| next.refusal)
     }

@@ -5,8 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Commit of the source, for builds without the repository, such as in a container. Names that begin
-/// with STREAMGAUGE_ are settings of runs, and cargo passes these also to the programs it runs.
+/// Commit of the source, for builds without the repository, such as in a container. Names that
+/// begin with STREAMGAUGE_ are settings of runs, and cargo passes these also to the programs it
+/// runs.
 const COMMIT: &str = "SOURCE_COMMIT";
 /// Suffix of a commit for a source with further changes.
 const MODIFIED: &str = "-modified";

@@ -21,8 +21,8 @@
 //! 2. *Sharpen*: all trials give a [`Posterior`] over the capacity. The next trial is at its 20 or
 //!    80 % point, until the interval is as narrow as [`Settings::within`].
 //!
-//! The bracket alone is not a confidence interval: with a knee of 3 % it misses the capacity in half
-//! of all searches.
+//! The bracket alone is not a confidence interval: with a knee of 3 % it misses the capacity in
+//! half of all searches.
 
 #![deny(missing_docs)]
 

@@ -42,7 +42,8 @@ impl Exchange {
     }
 
     /// Lower and upper bound of the runner's clock minus the coordinator's, in the middle of the
-    /// exchange, relative to `time` and `offset`. The request took some time, and so did the answer.
+    /// exchange, relative to `time` and `offset`. The request took some time, and so did the
+    /// answer.
     fn range(&self, time: i64, offset: i64) -> Range {
         let (lower, upper) = self.bounds();
         let middle = self.sent.midpoint(self.returned);

@@ -20,8 +20,8 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Stores all files that the clients of a scenario read. Returns the digest of each, in the order of
-/// the scenario.
+/// Stores all files that the clients of a scenario read. Returns the digest of each, in the order
+/// of the scenario.
 pub(crate) fn store(
     scenario: &Scenario,
     storage: &Storage,

@@ -2,8 +2,9 @@
 //! network.
 //!
 //! The server knows its clients by their certificates (`verify_and_map`), and permits each only the
-//! subjects that it needs. A runner can send its own reports and read its own orders; it can neither
-//! command other runners nor read what they report. A client without a certificate gets no connection.
+//! subjects that it needs. A runner can send its own reports and read its own orders; it can
+//! neither command other runners nor read what they report. A client without a certificate gets no
+//! connection.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};

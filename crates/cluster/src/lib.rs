@@ -1,9 +1,9 @@
 //! Runs over several machines: one coordinator, and runners that play its clients.
 //!
 //! The coordinator is the engine's, with a [`RemoteCrew`] in place of workers of its own. A
-//! [runner](serve) is the engine's too, with a connection in place of a coordinator. Between them is
-//! NATS with JetStream: requests for orders and clocks, a log for reports, a bucket for files. This
-//! is the only crate with an async runtime, which has one thread (`background.rs`).
+//! [runner](serve) is the engine's too, with a connection in place of a coordinator. Between them
+//! is NATS with JetStream: requests for orders and clocks, a log for reports, a bucket for files.
+//! This is the only crate with an async runtime, which has one thread (`background.rs`).
 //!
 //! - Once a run has begun, nobody needs the network to know what to do: each runner knows its
 //!   clients, and when each of them is due.

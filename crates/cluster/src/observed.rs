@@ -1,7 +1,8 @@
 //! The server of a run, as a runner on its machine reports it.
 //!
 //! Each message has all counts since the beginning, and all lines of the log that are shown, so a
-//! lost message loses nothing. Messages are sent outside the log of reports: only the newest counts.
+//! lost message loses nothing. Messages are sent outside the log of reports: only the newest
+//! counts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -67,8 +67,8 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Starts to send. `id` identifies the run, the runner and its process. `refusal` has the reason
-    /// if NATS does not take a report.
+    /// Starts to send. `id` identifies the run, the runner and its process. `refusal` has the
+    /// reason if NATS does not take a report.
     pub(crate) fn start(
         background: &Background,
         context: Context,

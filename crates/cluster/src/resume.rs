@@ -1,8 +1,8 @@
 //! Going on with a run whose coordinator has ended.
 //!
-//! The runners play on without a coordinator for some time, and their reports stay in the log. A new
-//! coordinator takes the reports from the first one on, so the run file becomes the one that the
-//! first coordinator would have written.
+//! The runners play on without a coordinator for some time, and their reports stay in the log. A
+//! new coordinator takes the reports from the first one on, so the run file becomes the one that
+//! the first coordinator would have written.
 
 use std::time::Duration;
 

@@ -132,7 +132,8 @@ impl Host<'_> {
         Ok(())
     }
 
-    /// Ends a part because this runner ends: stops its clients in order, and lets the reports leave.
+    /// Ends a part because this runner ends: stops its clients in order, and lets the reports
+    /// leave.
     fn finish_part(&mut self, tell: &mut dyn FnMut(&str)) {
         let Some(mut part) = self.part.take() else {
             return;

@@ -27,8 +27,8 @@ pub struct Options {
     /// Command line that repeats the run; its secrets are masked in the run file. If empty, none is
     /// stored.
     pub command: String,
-    /// For a run that goes on after the end of its coordinator: figures of the server in each window
-    /// that the first one had kept. Default: the run begins here.
+    /// For a run that goes on after the end of its coordinator: figures of the server in each
+    /// window that the first one had kept. Default: the run begins here.
     pub earlier: Option<BTreeMap<u64, Window>>,
     /// Targets that the clients may send to. Default: any.
     pub targets: TargetFilter,

@@ -43,9 +43,9 @@ pub struct ClientConfig {
     pub follow: RedirectPolicy,
     /// HTTP version of requests: `"1.1"` (default) or `"1.0"`.
     pub http_version: Version,
-    /// Additional header fields of each request, by name, such as `{Origin: "https://a.org"}`. Those
-    /// with credentials (`Authorization`, `Cookie`) are sent only to the host and port of the URL.
-    /// Default: none.
+    /// Additional header fields of each request, by name, such as `{Origin: "https://a.org"}`.
+    /// Those with credentials (`Authorization`, `Cookie`) are sent only to the host and port of the
+    /// URL. Default: none.
     pub headers: AdditionalFields,
     /// Value of `User-Agent`. Default: `streamgauge/` and the version.
     pub user_agent: String,

@@ -116,8 +116,8 @@ measure::metrics! {
         /// decoding. Only of changes that led to a picture. Stamped datagrams of another group than
         /// that of the new channel are ignored.
         ZAP_DELAY = "zap_delay", Seconds, "ISO/IEC 13818-1, 2.4.3.5";
-        /// Time from when a channel change was due to the first media of the new channel; with HTTP,
-        /// to the first byte of the body.
+        /// Time from when a channel change was due to the first media of the new channel; with
+        /// HTTP, to the first byte of the body.
         ZAP_FIRST_BYTE_DELAY = "zap_first_byte_delay", Seconds, "";
     }
     derived {}

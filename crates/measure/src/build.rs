@@ -11,7 +11,8 @@ const COMMIT_DIGITS: usize = 12;
 /// Source and platform of a build of streamgauge.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Build {
-    /// Git commit of the source, in hexadecimal digits; null if it was built without the repository.
+    /// Git commit of the source, in hexadecimal digits; null if it was built without the
+    /// repository.
     pub commit: Option<String>,
     /// True if the source had changes that are not in the commit.
     pub modified: bool,

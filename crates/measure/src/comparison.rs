@@ -238,7 +238,8 @@ fn paired(differences: &[f64]) -> Option<Estimate> {
     Some(Estimate { mean, error })
 }
 
-/// Welch's test for two samples with unequal variances, with the degrees of freedom by Satterthwaite.
+/// Welch's test for two samples with unequal variances, with the degrees of freedom by
+/// Satterthwaite.
 fn welch(a: &[f64], b: &[f64]) -> Option<Estimate> {
     let (of_a, of_b) = (mean(a)?, mean(b)?);
     let mean = of_b - of_a;

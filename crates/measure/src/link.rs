@@ -57,8 +57,8 @@ crate::metrics! {
         /// Planned time in the link for each packet, from its arrival to its planned departure:
         /// queueing, serialization, propagation and jitter.
         PLANNED_DELAY = "planned_delay", Seconds, "";
-        /// Actual time in the link for each packet. An upper bound if the emulator was delayed. With
-        /// many packets on a small machine, up to 0.2 ms wrong in both directions, but not on
+        /// Actual time in the link for each packet. An upper bound if the emulator was delayed.
+        /// With many packets on a small machine, up to 0.2 ms wrong in both directions, but not on
         /// average.
         DELAY = "delay", Seconds, "";
         /// Lateness of each packet's departure. It includes the longest time that the packet may

@@ -495,10 +495,10 @@ impl Catalogue {
 
 /// Declares a [`Group`] and a constant for each of its counters, gauges and distributions.
 ///
-/// The doc comment of a metric is its definition, which `streamgauge metrics` prints. A distribution
-/// that ends with `BetweenClients` is a delay from one client to another. Eight optional
-/// sections may follow: `table { ... }` with [`TableColumn`]s for tables of runs, `summary { ... }`
-/// with slices of [`SummaryRow`]s for the run summary, `disqualifiers { ... }` with
+/// The doc comment of a metric is its definition, which `streamgauge metrics` prints. A
+/// distribution that ends with `BetweenClients` is a delay from one client to another. Eight
+/// optional sections may follow: `table { ... }` with [`TableColumn`]s for tables of runs, `summary
+/// { ... }` with slices of [`SummaryRow`]s for the run summary, `disqualifiers { ... }` with
 /// [`Disqualifier`]s that exclude a run from the best, `content { ... }` with a [`ContentCheck`],
 /// `starts { ... }` with the distributions that are measured only while a client starts,
 /// `whole_run { ... }` with the counters that include the warm-up, `key_figures { ... }` with the

@@ -49,7 +49,8 @@ impl Recorder {
         *value = value.wrapping_add(amount);
     }
 
-    /// Adds to a counter, and to a count of the same that the caller keeps, such as that of a stream.
+    /// Adds to a counter, and to a count of the same that the caller keeps, such as that of a
+    /// stream.
     #[inline]
     pub fn count(&mut self, own: &mut u64, counter: CounterId, amount: u64) {
         *own += amount;

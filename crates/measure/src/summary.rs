@@ -1,14 +1,14 @@
 //! Rows of the run summary in the terminal, declared by the protocol of a population.
 //!
 //! A row is a label and a text with metrics in braces, or the columns of a distribution. Its label
-//! is a metric's name, as a threshold is written. The code that prints a summary reads these rows and
-//! knows no metric by name.
+//! is a metric's name, as a threshold is written. The code that prints a summary reads these rows
+//! and knows no metric by name.
 
 /// A row of the summary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SummaryRow {
-    /// Label on the left: the metric of the first figure, so that a reader can write a threshold for
-    /// it. Only a row without a figure, or a list of faults, has another label.
+    /// Label on the left: the metric of the first figure, so that a reader can write a threshold
+    /// for it. Only a row without a figure, or a list of faults, has another label.
     pub label: &'static str,
     /// Conditions under which the row is shown. All must hold.
     pub when: &'static [RowCondition],

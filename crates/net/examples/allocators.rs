@@ -1,10 +1,11 @@
 //! Compares the allocator of the program with that of the C library: time per allocation.
 //!
-//! Each thread keeps 20,000 blocks of 16 bytes to 4 KiB. A step replaces a random block; every eighth
-//! also resizes it, and every fourth block is freed by another thread. Prints the processor time of a
-//! step, the best of five rounds.
+//! Each thread keeps 20,000 blocks of 16 bytes to 4 KiB. A step replaces a random block; every
+//! eighth also resizes it, and every fourth block is freed by another thread. Prints the processor
+//! time of a step, the best of five rounds.
 //!
-//! `cargo run --release -p streamgauge-net --example allocators [--target x86_64-unknown-linux-musl]`
+//! `cargo run --release -p streamgauge-net --example allocators [--target
+//! x86_64-unknown-linux-musl]`
 #![expect(clippy::print_stdout, reason = "the results go there")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -27,8 +27,8 @@ impl Clock {
         Clock::starting_at(monotonic_nanos())
     }
 
-    /// Returns a clock whose run begins at this reading of the monotonic clock ([`monotonic_nanos`]),
-    /// which may be in the future. Until then it shows the start.
+    /// Returns a clock whose run begins at this reading of the monotonic clock
+    /// ([`monotonic_nanos`]), which may be in the future. Until then it shows the start.
     pub fn starting_at(monotonic: i64) -> Clock {
         Clock {
             start: monotonic,

@@ -28,7 +28,8 @@ impl Interface {
             Interface::WithAddress(address) => {
                 let address = address.to_canonical();
                 match index_where(|own| own == address)? {
-                    // All of 127.0.0.0/8 is local, but an interface has only one of these addresses.
+                    // All of 127.0.0.0/8 is local, but an interface has only one of these
+                    // addresses.
                     None if address.is_loopback() => index_where(|own| own.is_loopback())?,
                     found => found,
                 }

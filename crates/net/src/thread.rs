@@ -42,8 +42,8 @@ pub fn set_realtime_priority() -> io::Result<()> {
     check(result as libc::c_int)
 }
 
-/// Number of processors that this program could use if nothing but its control group limited it: its
-/// own affinity (taskset(1)) does not count. Takes a short-lived thread.
+/// Number of processors that this program could use if nothing but its control group limited it:
+/// its own affinity (taskset(1)) does not count. Takes a short-lived thread.
 pub fn processors_without_affinity() -> usize {
     let count = || {
         let mut all = rustix::thread::CpuSet::new();

@@ -12,8 +12,8 @@ use crate::model::{Failure, Population, Report};
 /// - A run that the user stopped: the time, and whether its thresholds held until then.
 /// - An invalid run: the first reason why the measurement cannot be trusted.
 /// - A failed run: the end of the server; or what happened to the failed clients, if a threshold on
-///   them failed, publishers before those who waited for them; else the first threshold that did not
-///   hold.
+///   them failed, publishers before those who waited for them; else the first threshold that did
+///   not hold.
 pub fn cause(report: &Report) -> Option<String> {
     let verdict = &report.verdict;
     match verdict.result {

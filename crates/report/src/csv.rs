@@ -35,8 +35,8 @@ impl Table {
 /// One row for each figure of each subject (a population, a direction of a link, `server` or
 /// `tester`) in each window. `statistic` is `value`, or for a distribution `count`, `mean`, `p50`,
 /// `p95`, `p99` and `max`. Failures are metrics named `failures.REASON`. Figures without data have
-/// no row. `partial` is `true` for a window that is shorter than the others, such as the last one of
-/// a run: its counts are smaller, and its rates cover less time.
+/// no row. `partial` is `true` for a window that is shorter than the others, such as the last one
+/// of a run: its counts are smaller, and its rates cover less time.
 pub const WINDOWS: Table = Table {
     file: "windows.csv",
     columns: &[

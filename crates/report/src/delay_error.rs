@@ -1,4 +1,5 @@
-//! Error of delays that compare the clocks of two runners, and the mark of those that say too little.
+//! Error of delays that compare the clocks of two runners, and the mark of those that say too
+//! little.
 
 use measure::ClockError;
 use schemars::JsonSchema;

@@ -307,8 +307,8 @@ pub struct Failure {
 /// Resource usage and losses of the tester.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Tester {
-    /// Path by which media was received: `ring` (a packet ring), `sockets`, or `ring and sockets` if
-    /// runners differ; null for a run that was cut off before it began.
+    /// Path by which media was received: `ring` (a packet ring), `sockets`, or `ring and sockets`
+    /// if runners differ; null for a run that was cut off before it began.
     pub receive_path: Option<String>,
     /// Requirement for a better receive path, if one exists that this process may not use.
     pub receive_hint: Option<String>,

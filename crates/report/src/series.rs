@@ -93,8 +93,8 @@ pub struct Series {
     /// the other values. Empty unless the scenario requests it with `capacity`.
     pub searches: Vec<CapacityResult>,
     /// Comparisons of two variants, with all other values equal: one entry for each combination of
-    /// the other values. Empty unless the scenario requests it with `compare`, or two runs or series
-    /// are compared.
+    /// the other values. Empty unless the scenario requests it with `compare`, or two runs or
+    /// series are compared.
     pub comparisons: Vec<ComparisonResult>,
     /// Comparisons of two capacities, with all other values equal. Empty unless two searches are
     /// compared, or one series makes two.

@@ -15,13 +15,24 @@
 //!
 //! | table | a row is | columns |
 //! |---|---|---|
-//! | `meta` | a fact about the run | `key`, `value` (JSON). Keys: `version` (of streamgauge), `scenario` (as resolved), `machine`, `seed`, `started_at` (seconds since 1970), `warm_up_nanos`, `starts_in_warm_up` (whether delays of clients that start in the warm-up count), `window_nanos`, and the [`fact`]s; `ended` (true) is written last, so a file without it belongs to a run that was cut off |
-//! | `subject` | a population, its browser, a direction of an emulated link, the server or the tester | `id`, `name`, `kind` (selects the catalogue: a protocol, `browser`, `uplink`, `downlink`, `server`, `tester`), `catalogue` (JSON: the metrics with unit and definition, and the metric names in the order of the arrays in `figures`) |
+//! | `meta` | a fact about the run | `key`, `value` (JSON). Keys: `version` (of streamgauge),
+//! `scenario` (as resolved), `machine`, `seed`, `started_at` (seconds since 1970), `warm_up_nanos`,
+//! `starts_in_warm_up` (whether delays of clients that start in the warm-up count), `window_nanos`,
+//! and the [`fact`]s; `ended` (true) is written last, so a file without it belongs to a run that
+//! was cut off |
+//! | `subject` | a population, its browser, a direction of an emulated link, the server or the
+//! tester | `id`, `name`, `kind` (selects the catalogue: a protocol, `browser`, `uplink`,
+//! `downlink`, `server`, `tester`), `catalogue` (JSON: the metrics with unit and definition, and
+//! the metric names in the order of the arrays in `figures`) |
 //! | `window` | a window of measurement | `idx`, `start_ns`, `seconds` |
-//! | `figures` | figures of a subject in a window | `window`, `subject`, `counters` (JSON array of integers), `gauges` (JSON array of numbers, null where none was taken) |
-//! | `histogram` | a distribution in a window | `window`, `subject`, `metric` (its name), `blob` (see [`blob`]) |
+//! | `figures` | figures of a subject in a window | `window`, `subject`, `counters` (JSON array of
+//! integers), `gauges` (JSON array of numbers, null where none was taken) |
+//! | `histogram` | a distribution in a window | `window`, `subject`, `metric` (its name), `blob`
+//! (see [`blob`]) |
 //! | `failure` | clients that failed in a window | `window`, `subject`, `reason`, `count` |
-//! | `client` | a client | `id`, `subject`, `slot`, `generation`, `url`, `due`, `begun`, `first_media`, `ended` (times, null if the event did not occur), `outcome` (`completed`, `stopped`, `failed`; null while the client is alive), `reason`, `detail`, `streams` (JSON) |
+//! | `client` | a client | `id`, `subject`, `slot`, `generation`, `url`, `due`, `begun`,
+//! `first_media`, `ended` (times, null if the event did not occur), `outcome` (`completed`,
+//! `stopped`, `failed`; null while the client is alive), `reason`, `detail`, `streams` (JSON) |
 //! | `event` | an event | `id` (the order), `time`, `kind`, `subject` (a name, or null), `text` |
 //! | `served` | counts of a reference server of this process for one stream | `id`, `line` (JSON) |
 //! | `verdict` | the verdict: one row | `id` (1), `verdict` (JSON), `thresholds` (JSON) |

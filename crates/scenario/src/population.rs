@@ -155,8 +155,8 @@ pub(crate) fn schema(generator: &mut SchemaGenerator) -> Schema {
     names::schema(json!({ "allOf": rules }))
 }
 
-/// Returns the condition that a population names the protocol, or names none and its first URL has a
-/// scheme or a path of the protocol.
+/// Returns the condition that a population names the protocol, or names none and its first URL has
+/// a scheme or a path of the protocol.
 fn is_of_protocol(protocol: &Protocol) -> Json {
     let schemes = |schemes: &[&str]| format!("^({})://", schemes.join("|").replace('+', "\\+"));
     let by_path = |protocol: &Protocol| {

@@ -29,8 +29,8 @@ pub(crate) struct TesterKeys {
     /// Scheduling priority of the workers: `raised` (nice value -10; needs CAP_SYS_NICE) keeps a
     /// tester healthy on the machine of a server that takes all cores. Default `normal`.
     priority: Key<Priority>,
-    /// With `--runners`: number of runners that may be lost. The run then ends when one is lost, and
-    /// is judged by the seconds in which all were present. Default 0: the run is invalid.
+    /// With `--runners`: number of runners that may be lost. The run then ends when one is lost,
+    /// and is judged by the seconds in which all were present. Default 0: the run is invalid.
     may_lose: Key<BoundedInteger<0, 255>>,
     health: Key<HealthKeys>,
 }

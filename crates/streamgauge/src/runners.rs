@@ -20,8 +20,8 @@ pub(crate) struct Runners {
 }
 
 impl Runners {
-    /// Starts the runners that the user asks for, and waits for those that wait elsewhere. `control`
-    /// ends the wait.
+    /// Starts the runners that the user asks for, and waits for those that wait elsewhere.
+    /// `control` ends the wait.
     pub(crate) fn open(
         placement: &RunnerPlacement,
         control: &Control,

@@ -530,6 +530,24 @@ fn documents_fit_a_terminal() {
 }
 
 #[test]
+fn comments_fit_the_lines_of_code() {
+    let is_long =
+        |line: &str| line.trim_start().starts_with("//") && line.chars().count() > LONGEST_LINE;
+    assert!(is_long(&format!("    // {}", "a ".repeat(50))));
+    for name in ORDER {
+        for (path, text) in sources(name) {
+            let long = text.lines().zip(1..).filter(|(line, _)| is_long(line));
+            let long: Vec<usize> = long.map(|(_, number)| number).collect();
+            assert!(
+                long.is_empty(),
+                "{}: comments of more than {LONGEST_LINE} columns: {long:?}",
+                path.display()
+            );
+        }
+    }
+}
+
+#[test]
 fn readme_and_architecture_have_a_maximum_length() {
     for (name, max) in [("README.md", 125), ("ARCHITECTURE.md", 150)] {
         let text = fs::read_to_string(root().join(name)).expect("it is in the repository");

@@ -37,8 +37,8 @@ print('used', used, '.')
 time.sleep(1000)
 ";
 
-/// Returns the source of the processor time, the least and the most time that was seen, and the time
-/// that was used.
+/// Returns the source of the processor time, the least and the most time that was seen, and the
+/// time that was used.
 fn cpu_of_a_busy_tree(options: &Options) -> (CpuSource, (f64, f64), f64) {
     let _alone = alone();
     let mut sut = Sut::start_with(&python(BUSY), "".as_ref(), options, &|_| ()).unwrap();

@@ -23,9 +23,9 @@ use crate::worker::{Accept, EndpointPlan, ListenerPlan, WorkerPopulation};
 #[derive(Debug)]
 pub struct ServeOptions {
     pub server: &'static ReferenceServer,
-    /// Settings from its flags. The server has one worker for each address; port 0 takes a free one.
-    /// Above the maximum number of sessions, connections are closed at once, and UDP callers are
-    /// refused.
+    /// Settings from its flags. The server has one worker for each address; port 0 takes a free
+    /// one. Above the maximum number of sessions, connections are closed at once, and UDP callers
+    /// are refused.
     pub configured: Configured,
     /// Shutdown timeout of sessions.
     pub stop_timeout: Duration,

@@ -571,7 +571,8 @@ impl Coordinator<'_> {
             && thresholds
                 .iter()
                 .any(|found| found.has_failed() && !found.no_data);
-        // A user who stops a run knows that it is incomplete. A level ends together with the server.
+        // A user who stops a run knows that it is incomplete. A level ends together with the
+        // server.
         let is_cut_short = self.levels.is_some() && self.server_is_gone;
         if !self.grounds.stopped_by_user && !is_cut_short {
             let coverage = &self.figures.coverage;

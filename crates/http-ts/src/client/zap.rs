@@ -1,7 +1,8 @@
 //! Channel changes.
 //!
 //! Like a set-top box, the client closes the connection and requests the next channel on a new one.
-//! A failure of the first channel, or after a picture, fails the client, as without channel changes.
+//! A failure of the first channel, or after a picture, fails the client, as without channel
+//! changes.
 
 use std::sync::Arc;
 

@@ -36,9 +36,9 @@ pub struct Worsening {
 
 /// Returns the worsening of the metric of `threshold` over [`BLOCKS`] consecutive blocks of
 /// `seconds` each, if a fitted line has a slope that excludes 0 and crosses the limit within
-/// `ahead` seconds. Blocks without a value are left out: some metrics are not measured every second.
-/// `None` as well if fewer than three blocks have a value, or if the threshold reads a count or the
-/// worst window.
+/// `ahead` seconds. Blocks without a value are left out: some metrics are not measured every
+/// second. `None` as well if fewer than three blocks have a value, or if the threshold reads a
+/// count or the worst window.
 pub fn worsening(
     threshold: &Threshold,
     subjects: &[(&str, Catalogue)],
@@ -89,8 +89,8 @@ pub fn worsening(
     })
 }
 
-/// Returns the slope of the least-squares line through at least three points, and the standard error
-/// of the slope.
+/// Returns the slope of the least-squares line through at least three points, and the standard
+/// error of the slope.
 fn line(points: &[(f64, f64)]) -> (f64, f64) {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

@@ -89,8 +89,8 @@ impl Mux {
         }
     }
 
-    /// Sets the due time of the packets that follow, in nanoseconds since 1970: that of the pictures
-    /// that they begin.
+    /// Sets the due time of the packets that follow, in nanoseconds since 1970: that of the
+    /// pictures that they begin.
     #[inline]
     pub fn set_due(&mut self, nanos: u64) {
         self.code.nanos = nanos;

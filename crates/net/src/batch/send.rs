@@ -232,8 +232,8 @@ impl ControlMessages {
 
 /// Header of a control message of this length.
 fn control_header(level: libc::c_int, kind: libc::c_int, length: usize) -> libc::cmsghdr {
-    // SAFETY: an all-zero header is valid. In musl it has padding, which the kernel takes for a part
-    // of the length.
+    // SAFETY: an all-zero header is valid. In musl it has padding, which the kernel takes for a
+    // part of the length.
     let mut header: libc::cmsghdr = unsafe { std::mem::zeroed() };
     header.cmsg_len = length as _;
     header.cmsg_level = level;

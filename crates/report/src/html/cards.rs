@@ -16,8 +16,8 @@ pub(super) fn shown_metrics(row: &SummaryRow) -> Vec<&'static str> {
     SummaryRow { when: &[], ..*row }.metrics()
 }
 
-/// Returns the rank of each row that is shown as a card, from 0: the first rows with a key figure of
-/// the population, in the order of the key figures. All other rows are shown in a table.
+/// Returns the rank of each row that is shown as a card, from 0: the first rows with a key figure
+/// of the population, in the order of the key figures. All other rows are shown in a table.
 pub(super) fn ranks<'a>(
     population: &Population,
     rows: impl Iterator<Item = &'a SummaryRow>,

@@ -235,8 +235,8 @@ pub(super) fn failure_times(
     ))
 }
 
-/// Returns `true` for a threshold on a share of clients, each counted when it ends: the second of its
-/// end says nothing about when it went wrong.
+/// Returns `true` for a threshold on a share of clients, each counted when it ends: the second of
+/// its end says nothing about when it went wrong.
 fn is_of_the_end(report: &Report, threshold: &model::Threshold) -> bool {
     let parsed = Threshold::parse(&threshold.threshold).ok();
     let population = report.population(&threshold.subject);

@@ -7,8 +7,8 @@ use runfile::Reader;
 use crate::ReportError;
 
 /// Returns which of these thresholds was the first to be violated, judged second by second over the
-/// time so far. Only thresholds on numbers of clients have data in the warm-up. Of several in the same second, it is the first of the list. `None` for an empty
-/// list.
+/// time so far. Only thresholds on numbers of clients have data in the warm-up. Of several in the
+/// same second, it is the first of the list. `None` for an empty list.
 pub(super) fn of(
     reader: &Reader,
     broke: &[String],

@@ -71,8 +71,8 @@ fn in_column(unit: Unit, value: f64) -> String {
     }
 }
 
-/// Returns the verdict of a run. It also says if a run passed and is not ranked; a failed run has the
-/// reason why clients were not served, unless its reasons state it anyway.
+/// Returns the verdict of a run. It also says if a run passed and is not ranked; a failed run has
+/// the reason why clients were not served, unless its reasons state it anyway.
 pub(crate) fn verdict(row: &Row) -> String {
     let word = match row.outcome {
         RowOutcome::Pass => "PASS",

@@ -287,8 +287,8 @@ fn metrics(series: &Series, kept: &[Vec<&Row>; 2]) -> Vec<Metric> {
     }
     for shown in columns::of(series) {
         let column = shown.column;
-        // The figures of a link follow from its configuration, and the number of served clients from
-        // that of failed ones.
+        // The figures of a link follow from its configuration, and the number of served clients
+        // from that of failed ones.
         let is_configured = column.name.starts_with("link_") || column.name.starts_with("delay_");
         let is_count = column.meaning == Meaning::Served || column.name == "playing";
         let is_read = match column.name {
@@ -497,8 +497,8 @@ fn compare(series: &Series, sides: Sides<'_>, basis: Basis<'_>) -> ComparisonRes
     }
 }
 
-/// Returns the word for all judged metrics: worse if any is worse, else unknown if any is unknown or
-/// has no data, as a threshold without data does not hold.
+/// Returns the word for all judged metrics: worse if any is worse, else unknown if any is unknown
+/// or has no data, as a threshold without data does not hold.
 fn overall(metrics: &[ComparedMetric], lacks_data: bool) -> Word {
     let judged = || metrics.iter().filter(|metric| metric.judged);
     let any = |word: Word| judged().any(|metric| metric.result == word);
@@ -513,8 +513,8 @@ fn overall(metrics: &[ComparedMetric], lacks_data: bool) -> Word {
     }
 }
 
-/// Compares a metric. `numbers` are those of the pairs, if the runs form pairs. Returns `None` if no
-/// run has a value. The comparison is missing if one variant has no value.
+/// Compares a metric. `numbers` are those of the pairs, if the runs form pairs. Returns `None` if
+/// no run has a value. The comparison is missing if one variant has no value.
 fn compare_metric(
     metric: Metric,
     kept: &[Vec<&Row>; 2],

@@ -60,8 +60,8 @@ impl RunTable {
         Ok(())
     }
 
-    /// Writes the table: the first columns, the varied keys, and every metric that a run has, in the
-    /// units of the JSON report.
+    /// Writes the table: the first columns, the varied keys, and every metric that a run has, in
+    /// the units of the JSON report.
     ///
     /// # Errors
     /// Fails if writing fails.

@@ -40,8 +40,8 @@ pub struct CapacityResult {
     pub largest_held: Option<LevelResult>,
     /// Smallest load that failed; null if none did.
     pub smallest_failed: Option<LevelResult>,
-    /// Thresholds that broke, in how many of the failed trials: the one that most often broke before
-    /// the others first.
+    /// Thresholds that broke, in how many of the failed trials: the one that most often broke
+    /// before the others first.
     pub broke: Vec<Broken>,
     /// Limits of the server that were observed in failed trials, most frequent first. Those at the
     /// smallest load that failed, or of all failed trials if there were none.

@@ -205,7 +205,8 @@ impl MediaHeader {
         }
     }
 
-    /// Parses the header of a video or an audio message. Returns `None` if it is empty or truncated.
+    /// Parses the header of a video or an audio message. Returns `None` if it is empty or
+    /// truncated.
     #[inline]
     pub fn parse(video: bool, payload: &[u8]) -> Option<MediaHeader> {
         match video {

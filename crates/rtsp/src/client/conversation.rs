@@ -1,5 +1,5 @@
-//! The conversation with the server: the connection, outstanding requests, and facts that the server
-//! has stated.
+//! The conversation with the server: the connection, outstanding requests, and facts that the
+//! server has stated.
 
 use std::net::SocketAddr;
 

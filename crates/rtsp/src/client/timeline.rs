@@ -611,8 +611,8 @@ impl Client {
 }
 
 impl PlayRequest {
-    /// Returns the headers: the range, if a part of it is requested, and scale and speed if they are
-    /// not 1, or return to 1.
+    /// Returns the headers: the range, if a part of it is requested, and scale and speed if they
+    /// are not 1, or return to 1.
     fn headers(&self, scale: f64, speed: f64) -> Vec<(&'static str, String)> {
         let range = (self.from.is_some() || self.to.is_some()).then(|| Range::Npt {
             start: Some(self.from.map_or(NptStart::Now, NptStart::At)),

@@ -19,8 +19,8 @@ pub(crate) struct Capacity {
     pub(crate) urls: Vec<String>,
     /// Must hold: "viewers.loss < 1%" (may repeat)
     ///
-    /// The population is called `viewers`, and with message URLs `senders`. Default: what viewers of
-    /// the protocol notice; the search prints it.
+    /// The population is called `viewers`, and with message URLs `senders`. Default: what viewers
+    /// of the protocol notice; the search prints it.
     #[arg(long = "threshold", value_name = "THRESHOLD", help_heading = help::SEARCH)]
     pub(crate) thresholds: Vec<String>,
     /// First number of clients [default: 10]

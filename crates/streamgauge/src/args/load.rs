@@ -319,7 +319,8 @@ pub(crate) struct Load {
     pub(crate) transport: Option<String>,
     /// Publish FILE or generated media
     ///
-    /// Instead of playing, for RTSP, RTMP, SRT and WHIP. Each client needs its own URL: 'rtsp://host/cam{1..10}' -c 10.
+    /// Instead of playing, for RTSP, RTMP, SRT and WHIP. Each client needs its own URL:
+    /// 'rtsp://host/cam{1..10}' -c 10.
     #[arg(
         long,
         value_name = "FILE",

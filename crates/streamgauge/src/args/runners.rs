@@ -69,8 +69,8 @@ impl AccessOptions {
 /// Commands that prepare runs over several machines.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Cluster {
-    /// Write certificates for a NATS server, a coordinator and runners, and the configuration of the
-    /// server, which permits each of them only what it needs
+    /// Write certificates for a NATS server, a coordinator and runners, and the configuration of
+    /// the server, which permits each of them only what it needs
     Keys(ClusterKeys),
 }
 
@@ -117,8 +117,8 @@ pub(crate) struct Runner {
     /// A runner of weight 2 gets twice as many clients as one of weight 1
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) weight: u32,
-    /// Target that its clients may send to: an address, a prefix such as 10.0.0.0/8, a host name, or
-    /// any (may be repeated) [default: this machine only]
+    /// Target that its clients may send to: an address, a prefix such as 10.0.0.0/8, a host name,
+    /// or any (may be repeated) [default: this machine only]
     #[arg(long = "allow-target", value_name = "TARGET")]
     pub(crate) allow_targets: Vec<Target>,
     /// Observe the server on this machine instead of playing clients: a process ID, or a unit of

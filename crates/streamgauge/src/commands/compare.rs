@@ -1,5 +1,5 @@
-//! `streamgauge compare`: compares two runs or series that exist, and a run that has just ended with
-//! an earlier one.
+//! `streamgauge compare`: compares two runs or series that exist, and a run that has just ended
+//! with an earlier one.
 
 use std::path::{Path, PathBuf};
 
@@ -66,8 +66,8 @@ impl Baseline {
         Ok(Some(Baseline(baseline)))
     }
 
-    /// Compares the run or series at `path`, which ended with the exit code `own`. Returns `None` if
-    /// it has nothing to compare: the user stopped it, or it could not begin.
+    /// Compares the run or series at `path`, which ended with the exit code `own`. Returns `None`
+    /// if it has nothing to compare: the user stopped it, or it could not begin.
     ///
     /// # Errors
     /// It is not comparable.

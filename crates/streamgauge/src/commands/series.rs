@@ -107,8 +107,8 @@ pub(crate) fn play(play: &Play<'_>, console: Console) -> Result<Exit, Failure> {
     concluded
 }
 
-/// Returns the exit code of a comparison of variants. Their runs may fail thresholds: these name the
-/// metrics.
+/// Returns the exit code of a comparison of variants. Their runs may fail thresholds: these name
+/// the metrics.
 fn with_variants(of_runs: Exit, report: &report::series::Series) -> Exit {
     match of_runs {
         Exit::Pass | Exit::Failed | Exit::Invalid => compare::exit_of(report),

@@ -34,8 +34,9 @@ fn source_towards(to: IpAddr) -> Option<IpAddr> {
     socket.local_addr().ok().map(|own| own.ip())
 }
 
-/// Chooses the first address that other machines can reach. A service that listens on `[::]` accepts
-/// IPv4 as well, but one on `0.0.0.0` has no IPv6. Returns the loopback address if there is none.
+/// Chooses the first address that other machines can reach. A service that listens on `[::]`
+/// accepts IPv4 as well, but one on `0.0.0.0` has no IPv6. Returns the loopback address if there is
+/// none.
 fn choose(has_ipv6: bool, own: impl Iterator<Item = IpAddr>) -> IpAddr {
     let mut own = own.filter(|address| {
         let is_of_use = match address {

@@ -1,5 +1,5 @@
-//! Progress display of a run: on a terminal, a block that is redrawn once a second, and at once when
-//! the terminal changes its size; otherwise a plain line every few seconds.
+//! Progress display of a run: on a terminal, a block that is redrawn once a second, and at once
+//! when the terminal changes its size; otherwise a plain line every few seconds.
 
 mod block;
 mod curves;

@@ -141,8 +141,8 @@ impl ViewServer {
         })
     }
 
-    /// Returns the URL of this path, for people: if the server listens on all addresses, with one that
-    /// other machines can open. A generated token is shown, the user's is not.
+    /// Returns the URL of this path, for people: if the server listens on all addresses, with one
+    /// that other machines can open. A generated token is shown, the user's is not.
     pub(crate) fn url(&self, path: &str) -> String {
         let url = format!("http://{}{path}", own_address::for_others(self.address));
         match &self.access {

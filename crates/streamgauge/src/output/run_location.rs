@@ -67,8 +67,8 @@ impl RunLocation {
         }
     }
 
-    /// Chooses the path that the arguments name, or one in the folder of runs, and checks that it can
-    /// be written. If the user named neither and the current folder cannot be written, the run
+    /// Chooses the path that the arguments name, or one in the folder of runs, and checks that it
+    /// can be written. If the user named neither and the current folder cannot be written, the run
     /// continues and is not kept.
     ///
     /// # Errors

@@ -68,7 +68,8 @@ impl RunsFolder {
     }
 }
 
-/// Returns the time at which a run file or a series was written last. `None` if the path is neither.
+/// Returns the time at which a run file or a series was written last. `None` if the path is
+/// neither.
 fn written_at(path: &Path) -> Option<SystemTime> {
     let main = match path.extension().and_then(OsStr::to_str)? {
         "run" => path.to_owned(),

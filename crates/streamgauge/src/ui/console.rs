@@ -1,7 +1,7 @@
 //! Output for the user: results go to standard output, everything else to standard error.
 //!
-//! All output passes [`report::sanitize`], so text from servers, scenarios and run files cannot control
-//! the terminal.
+//! All output passes [`report::sanitize`], so text from servers, scenarios and run files cannot
+//! control the terminal.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};

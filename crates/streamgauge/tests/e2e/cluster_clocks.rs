@@ -7,7 +7,8 @@ use std::process::Command;
 use crate::cluster::{PATIENCE, nats, runner};
 use crate::support::{Process, Report, Server, folder, have, number, streamgauge, wait_for};
 
-/// Arguments of unshare(1) for a command in a time namespace in which the monotonic clock is 100 s ahead.
+/// Arguments of unshare(1) for a command in a time namespace in which the monotonic clock is 100 s
+/// ahead.
 const AHEAD: [&str; 5] = ["--time", "--monotonic", "100", "--fork", "--kill-child"];
 
 fn time_namespace_is_permitted() -> bool {

@@ -385,8 +385,8 @@ fn run_it(namespace: &Namespace, file: &str, set: &[&str], environment: &[(&str,
     for one in set {
         arguments.extend(["--set", one]);
     }
-    // Which packets a link loses follows from the seed. With some, srt-live-transmit's only answer to
-    // a handshake is lost: it does not listen any more once it has a client.
+    // Which packets a link loses follows from the seed. With some, srt-live-transmit's only answer
+    // to a handshake is lost: it does not listen any more once it has a client.
     arguments.extend(["--seed", "1"]);
     // Other tests need the processors too.
     arguments.extend(["--set", "tester.priority=normal"]);

@@ -1,5 +1,5 @@
-//! Viewers that were served well: each injected fault spoils exactly its own viewers, and the counts
-//! of several workers and runners add up.
+//! Viewers that were served well: each injected fault spoils exactly its own viewers, and the
+//! counts of several workers and runners add up.
 
 use std::fs;
 
@@ -10,8 +10,8 @@ use crate::support::{Process, RUN_TIMEOUT, Report, Server, folder, have, number,
 /// Viewers of each server.
 const EACH: u64 = 3;
 
-/// Plays from servers with one fault each. Bounds are so far from the faults that it does not matter
-/// how busy the machine is.
+/// Plays from servers with one fault each. Bounds are so far from the faults that it does not
+/// matter how busy the machine is.
 fn judged(settings: &str, arguments: &[&str]) -> Report {
     let folder = folder();
     let media = ["--length", "4s", "--bitrate", "400kbps", "--seed", "5"];

@@ -323,7 +323,7 @@ impl Peer {
 
     fn stun(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Received<'_> {
         if bytes.len() >= STUN_HEADER_LENGTH && bytes.starts_with(&BINDING_INDICATION) {
-            // It keeps a path open, requires no answer and proves nothing (RFC 8445, 11).
+            // An indication keeps a path open. No answer is required (RFC 8445, 11).
             return Received::Handled;
         }
         let mut locals = self.ice.locals.iter();

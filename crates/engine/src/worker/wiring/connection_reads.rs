@@ -87,8 +87,8 @@ impl Worker {
                 Ok(None) => return,
                 Err(error) => {
                     self.note("accept_failed", None, error.to_string());
-                    // No descriptor is left, and no further event announces the other waiting
-                    // connections. After a reset, the next one can be accepted immediately.
+                    // Other connections wait without a further event, because all descriptors are
+                    // in use. After a reset, the next one can be accepted immediately.
                     if error.kind() != io::ErrorKind::ConnectionAborted {
                         let task = Task::Accept { socket: index };
                         let again = self.runtime.clock.now() + ACCEPT_AGAIN;

@@ -191,7 +191,7 @@ impl Worker {
                 Ok(()) => true,
                 Err(reason) => {
                     self.lose_stream(place, reason);
-                    // What a broken connection does not send is not the tester's failure.
+                    // Bytes that a broken connection does not send are no failure of the tester.
                     reason == CloseReason::Reset
                 }
             },

@@ -117,9 +117,9 @@ measure::metrics! {
         STALL_TIME = "stall_time", Seconds, "";
         /// End-to-end delay of a complete frame: from the due send time at a streamgauge publisher,
         /// which is in the frame's time code, to the arrival of the last packet. Between clients of
-        /// one run on two runners, the delay is wrong by at most the `clock_error` in the report. If
-        /// the publisher is no client of the run, the two clocks (`CLOCK_REALTIME`) must agree: the
-        /// delay is wrong by their difference.
+        /// one run on two runners, the delay is wrong by at most the `clock_error` in the report.
+        /// If the publisher is no client of the run, the two clocks (`CLOCK_REALTIME`) must agree:
+        /// the delay is wrong by their difference.
         FRAME_DELAY = "frame_delay", Seconds, "H.264, D.1.6", BetweenClients;
         /// Number of packets in each burst of loss.
         LOSS_BURST_LENGTH = "loss_burst_length", Count, "RFC 3611, 4.7.2";

@@ -156,14 +156,14 @@ measure::metrics! {
         AUDIO_GAP = "audio_gap", Seconds, "ISO/IEC 13818-1, 2.4.3.6";
         /// Transit time of an undamaged first copy of a datagram of streamgauge's own source: from
         /// the due send time, which is in its stamp, to the arrival of its last packet. Between
-        /// clients of one run on two runners, the delay is wrong by at most the `clock_error` in the
-        /// report. If the source is no client of the run, the two clocks (`CLOCK_REALTIME`) must
-        /// agree: the delay is wrong by their difference.
+        /// clients of one run on two runners, the delay is wrong by at most the `clock_error` in
+        /// the report. If the source is no client of the run, the two clocks (`CLOCK_REALTIME`)
+        /// must agree: the delay is wrong by their difference.
         DATAGRAM_DELAY = "datagram_delay", Seconds, "", BetweenClients;
         /// End-to-end delay of a complete picture: from the due send time of its first packet at a
         /// streamgauge publisher, which is in the picture's time code, to the arrival of the last
-        /// packet. It survives a server that remultiplexes. Packets of a picture are sent evenly, up
-        /// to the next picture, so the delay includes the time that a picture takes to be sent.
+        /// packet. It survives a server that remultiplexes. Packets of a picture are sent evenly,
+        /// up to the next picture, so the delay includes the time that a picture takes to be sent.
         /// Between clients of one run on two runners, the delay is wrong by at most the
         /// `clock_error` in the report. If the publisher is no client of the run, the two clocks
         /// (`CLOCK_REALTIME`) must agree: the delay is wrong by their difference.

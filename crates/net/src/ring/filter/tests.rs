@@ -375,7 +375,13 @@ proptest! {
         for family in [Family::V4, Family::V6] {
             for segments in [false, true] {
                 let brief = Some(ShortCapture { unless: 0x1f, bytes: 12 });
-                let program = program(&RingSettings { whole_if: 0x20, whole_sample: Some(6), brief, segments, ..RingSettings::new(family, 1..=65_535) });
+                let program = program(&RingSettings {
+                    whole_if: 0x20,
+                    whole_sample: Some(6),
+                    brief,
+                    segments,
+                    ..RingSettings::new(family, 1..=65_535)
+                });
                 for hardware in [1, 772, 65_534] {
                     let kept = run(&program, &Shown { bytes: &bytes, network, hardware, random: 1 });
                     let known = [0, 164, WHOLE].contains(&kept) || (segments && kept == TCP_SNAPLEN);

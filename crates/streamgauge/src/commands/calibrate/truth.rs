@@ -217,8 +217,8 @@ pub(super) fn mean_jitter(streams: &[ServedStream], from: f64, to: f64) -> Optio
     })
 }
 
-/// Returns the payload of first copies that left from `from` to before `to`, in bit/s. A packet that
-/// was being handed over at one of these times may have left before it or after it.
+/// Returns the payload of first copies that left from `from` to before `to`, in bit/s. A packet
+/// that was being handed over at one of these times may have left before it or after it.
 pub(super) fn bit_rate(streams: &[ServedStream], from: f64, to: f64) -> TrueValue {
     let (mut certain, mut possible) = (0, 0);
     for stream in streams {

@@ -1,5 +1,5 @@
-//! Trials of a capacity search in one run: clients join and leave a server that continues. A new run
-//! begins if the search asks for a new server, or for more clients than the run allows for.
+//! Trials of a capacity search in one run: clients join and leave a server that continues. A new
+//! run begins if the search asks for a new server, or for more clients than the run allows for.
 
 use std::time::Duration;
 

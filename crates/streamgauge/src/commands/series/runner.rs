@@ -123,8 +123,8 @@ impl<'a> Runner<'a> {
     }
 
     /// Runs levels on a server that continues. `scenario` has the largest load of them. Returns the
-    /// result of a level that did not reach its end; or, if the run could not begin, its outcome and
-    /// the reason.
+    /// result of a level that did not reach its end; or, if the run could not begin, its outcome
+    /// and the reason.
     pub(super) fn run_levels(
         &self,
         scenario: &Scenario,

@@ -95,8 +95,8 @@ impl Drop for Keys {
     }
 }
 
-/// Sets the terminal to deliver keys immediately, without an echo. Returns `false` if standard input
-/// is not a terminal, or the process is not in its foreground.
+/// Sets the terminal to deliver keys immediately, without an echo. Returns `false` if standard
+/// input is not a terminal, or the process is not in its foreground.
 fn deliver_at_once(when: OptionalActions) -> bool {
     if !can_be_read() {
         return false;
@@ -125,8 +125,8 @@ fn watch_size() -> Option<(SigId, UnixStream)> {
     Some((id, reader))
 }
 
-/// Returns `true` if the user can press keys: standard input is a terminal and the process is in its
-/// foreground.
+/// Returns `true` if the user can press keys: standard input is a terminal and the process is in
+/// its foreground.
 pub(crate) fn can_be_read() -> bool {
     isatty(io::stdin()) && is_foreground()
 }

@@ -60,8 +60,8 @@ pub(super) struct View<'a> {
 
 impl View<'_> {
     /// Returns the lines: time; charts if there is room; each population; thresholds; server and
-    /// tester; each runner if there are several; failures; keys. No line is wider than the terminal,
-    /// and there are no more lines than it has rows.
+    /// tester; each runner if there are several; failures; keys. No line is wider than the
+    /// terminal, and there are no more lines than it has rows.
     pub(super) fn lines(&self, size: Size) -> Vec<ScreenLine> {
         let mut lines = vec![self.time(size.columns)];
         let populations = &self.progress.populations;

@@ -16,8 +16,8 @@ const SPARK_MIN: usize = 4;
 /// Loss that takes the full height of a sparkline if no loss was higher: 1 %.
 const LOSS_SCALE: f64 = 0.01;
 
-/// Returns the number of clients, such as `25 of 60 playing`. Without a plan, the total is the number
-/// of running clients.
+/// Returns the number of clients, such as `25 of 60 playing`. Without a plan, the total is the
+/// number of running clients.
 fn clients(population: &PopulationProgress) -> String {
     let all = population.planned.unwrap_or(population.active);
     // After a change of the plan, clients that leave are still counted.

@@ -8,8 +8,8 @@ use super::{RtpReceiver, StreamCounts};
 
 impl RtpReceiver {
     /// Represents a receiver on another machine from now on. That receiver counts the stream and
-    /// adds it to the population's figures; this one only returns the counts, and the total duration
-    /// of the stalls, that it reported.
+    /// adds it to the population's figures; this one only returns the counts, and the total
+    /// duration of the stalls, that it reported.
     pub fn set_remote_counts(
         &mut self,
         arrivals: Option<(Time, Time)>,

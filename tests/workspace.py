@@ -67,7 +67,7 @@ COMPUTE = [
     ["webrtc/webrtc", "kit/kit", "kit/virtual_pair", "mediagen/mediagen", "rtsp/rtsp", "rtmp/rtmp",
      "hls/hls", "hls/server_pair", "session/session"],
     ["streamgauge/layout", "srt/srt", "rtsp/pairs", "report/report", "scenario/scenario",
-     "measure/measure", "http-ts/http_ts", "messages/messages", "proof/proof", "capacity/capacity"],
+     "measure/measure", "http-ts/http_ts", "messages/messages", "proof/proof"],
 ]
 # With real-time priority.
 FIRST = ("chrt", "--rr", "1")

@@ -17,7 +17,7 @@ pub(crate) mod subjects;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use load::Holds;
+use measure::load::Holds;
 use measure::media::Media;
 use measure::{Recorder, Time, Totals, VerdictInput, server, tester};
 use net::Clock;

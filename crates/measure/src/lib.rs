@@ -10,12 +10,14 @@
 #![deny(missing_docs)]
 
 pub mod build;
+pub mod capacity;
 pub mod clock_error;
 pub mod comparison;
 pub mod health;
 pub mod histogram;
 pub mod human;
 pub mod link;
+pub mod load;
 pub mod media;
 pub mod metric;
 pub mod nearest;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use load::{Holds, HoldsSpec};
 use measure::link::{DOWNLINK, UPLINK};
+use measure::load::{Holds, HoldsSpec};
 use measure::server::ServerLog;
 use measure::tester::RunnerSummary;
 use measure::totals::measured_seconds;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-use load::HoldsSpec;
+use measure::load::HoldsSpec;
 use measure::media::Media;
 use measure::server::{GivenBack, ServerLog};
 use measure::tester::{RunnerState, RunnerSummary, WorkerFigures};

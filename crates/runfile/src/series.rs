@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use capacity::{End, Scale, Settings, TRIALS_MAX, Trial};
+use measure::capacity::{End, Scale, Settings, TRIALS_MAX, Trial};
 use serde::{Deserialize, Serialize};
 
 use crate::error::io_reason;

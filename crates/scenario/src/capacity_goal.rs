@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use capacity::{Method, Scale, Settings, ValueKind};
-use load::MAX_CLIENTS;
+use measure::capacity::{Method, Scale, Settings, ValueKind};
+use measure::load::MAX_CLIENTS;
 use measure::units::TimeSpan;
 
 use crate::apply::{PathKey, keys_at};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use capacity::{Method, Scale, Settings};
 use measure::Threshold;
+use measure::capacity::{Method, Scale, Settings};
 use measure::units::{Ratio, TimeSpan};
 
 use crate::apply::set_at_path;
@@ -148,7 +148,7 @@ impl CapacitySearch {
     ) -> Result<Scenario, ScenarioError> {
         let of_plan = self.decode_with(combination, load, None, LONG)?;
         let starts = of_plan.populations.iter();
-        let starts = starts.filter_map(|population| load::last_start(&population.load));
+        let starts = starts.filter_map(|population| measure::load::last_start(&population.load));
         let ramp = starts
             .max()
             .map_or(Duration::ZERO, |start| start.since_start());

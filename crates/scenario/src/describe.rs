@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use kit::browser::{self, BROWSER_CATALOGUE};
 use kit::descriptor::RunContext;
-use load::{Shape, wanted};
 use measure::Time;
 use measure::human::plural;
+use measure::load::{Shape, wanted};
 use measure::units::{Size, TimeSpan};
 use serde::Serialize;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kit::descriptor::{ClientConfig, PopulationView, RunContext};
 use kit::source::{DEFAULT_RATE, Destination};
-use load::Load;
+use measure::load::Load;
 use measure::units::{BitRate, duration, optional_duration};
 use measure::{Catalogue, HealthBounds, Time};
 use serde::{Deserialize, Serialize};

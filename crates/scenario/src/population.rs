@@ -8,8 +8,8 @@ use crate::scheme_help;
 use kit::descriptor::{ClientConfig, PathSuffix, Protocol};
 use kit::registry;
 use kit::url::UrlParts;
-use load::{Load, LoadSpec, Shape, Stage, StartKind};
 use measure::Time;
+use measure::load::{Load, LoadSpec, Shape, Stage, StartKind};
 use measure::units::{Frequency, TimeSpan};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -369,14 +369,17 @@ fn check_starts(node: &Node, load: &Load, duration: Option<Duration>, problems: 
         problems.push(problem.help("let the run last longer, or start the clients sooner"));
         return;
     }
-    let Some(last) = load::last_start(load) else {
+    let Some(last) = measure::load::last_start(load) else {
         return;
     };
     if last.since_start() < duration {
         return;
     }
     let end = Time::from_nanos(Time::from_start(duration).as_nanos().saturating_sub(1));
-    let (started, planned) = (load::started(load, end), load::started(load, Time::NEVER));
+    let (started, planned) = (
+        measure::load::started(load, end),
+        measure::load::started(load, Time::NEVER),
+    );
     let cause = ["ramp", "one_every", "stages"]
         .iter()
         .find_map(|key| written.entry(key));
@@ -614,7 +617,7 @@ fn load(node: &Node, path: &str, rejoin: bool, problems: &mut Vec<Problem>) -> O
     })
 }
 
-fn load_problem(node: &Node, error: &load::LoadError, path: &str) -> Problem {
+fn load_problem(node: &Node, error: &measure::load::LoadError, path: &str) -> Problem {
     let entry = error.keys.first().and_then(|key| node.entry(key));
     let mut problem = match (entry, error.stage) {
         (None, _) => Problem::new(&node.origin, format!("{} in `{path}`", error.message)),

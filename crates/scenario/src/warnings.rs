@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use kit::metrics::START_METRICS;
-use load::Shape;
 use measure::Time;
+use measure::load::Shape;
 use measure::units::TimeSpan;
 
 use crate::model::{Population, Scenario};
@@ -55,7 +55,7 @@ impl Scenario {
         if self.starts_in_warm_up {
             return false;
         }
-        let last = load::last_start(&population.load);
+        let last = measure::load::last_start(&population.load);
         !population.load.rejoin && last.is_some_and(|last| last.since_start() < self.warm_up)
     }
 
@@ -74,7 +74,7 @@ impl Scenario {
                 ));
             }
         }
-        let last = load::last_start(&population.load)?;
+        let last = measure::load::last_start(&population.load)?;
         let left = Time::from_start(duration).since(last);
         (left < WINDOW).then(|| {
             format!(

@@ -13,10 +13,8 @@ use std::process::Command;
 use protocols::{CRATES, PROTOCOLS};
 
 /// The crates in their order of dependency: each may depend on earlier ones only.
-const ORDER: [&str; 24] = [
+const ORDER: [&str; 22] = [
     "measure",
-    "capacity",
-    "load",
     "mediagen",
     "link",
     "session",
@@ -46,16 +44,7 @@ const PROTOCOL_CRATES: [&str; 8] = [
 ];
 
 /// Crates that do no I/O and read no clock, apart from those of the protocols.
-const PURE: [&str; 8] = [
-    "measure",
-    "capacity",
-    "load",
-    "mediagen",
-    "link",
-    "session",
-    "kit",
-    "protocols",
-];
+const PURE: [&str; 6] = ["measure", "mediagen", "link", "session", "kit", "protocols"];
 
 /// All crates that do no I/O and read no clock.
 fn pure() -> impl Iterator<Item = &'static str> {
@@ -248,7 +237,7 @@ fn packages_are_named_after_the_command() {
 
 #[test]
 fn crates_depend_in_one_direction() {
-    assert!(dependencies("load", Some(1)).contains("measure"));
+    assert!(dependencies("session", Some(1)).contains("measure"));
     for (index, name) in ORDER.iter().enumerate() {
         let direct = dependencies(name, Some(1));
         for later in &ORDER[index + 1..] {
@@ -341,7 +330,6 @@ fn pure_crates_open_nothing_and_read_no_clock() {
 #[test]
 fn reports_are_made_from_run_files_alone() {
     let found = dependencies("report", None);
-    // `load` is arithmetic: it computes how many clients the scenario in a run file wanted.
     for other in [
         "engine", "net", "sut", "scenario", "mio", "socket2", "procfs",
     ] {

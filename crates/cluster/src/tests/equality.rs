@@ -174,8 +174,11 @@ impl Subject {
     /// Plays all clients of a runner, and returns its figures by second of the run.
     fn runner(&self, scenario: &Scenario, dealing: &Dealing, runner: usize) -> Vec<Window> {
         let mut windows: BTreeMap<u64, Window> = BTreeMap::new();
-        let mut share = load::Share::of(&scenario.populations[0].load, dealing.slots(0, runner));
-        while let Some(load::Action::Start { slot, due, .. }) = share.next_action(Time::NEVER) {
+        let mut share =
+            measure::load::Share::of(&scenario.populations[0].load, dealing.slots(0, runner));
+        while let Some(measure::load::Action::Start { slot, due, .. }) =
+            share.next_action(Time::NEVER)
+        {
             let first = due.as_nanos() / 1_000_000_000;
             for (second, window) in (first..).zip(self.play(scenario, slot)) {
                 let catalogue = self.protocol.catalogue;

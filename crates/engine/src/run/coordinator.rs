@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use load::{Holds, HoldsSpec};
 use measure::health::LATE_START;
+use measure::load::{Holds, HoldsSpec};
 use measure::tester::WorkerFigures;
 use measure::{ClockError, Recorder, Time, Totals, Verdict, VerdictInput, Window};
 use measure::{server, tester};

@@ -100,11 +100,11 @@ impl Coverage {
             return gaps;
         };
         for (population, &began) in scenario.populations.iter().zip(&self.began) {
-            let planned = load::started(&population.load, due_by);
+            let planned = measure::load::started(&population.load, due_by);
             // Arrivals continue until the run ends, so `Time::NEVER` gives no number of them to
             // compare with.
             let endless = due_by == Time::NEVER
-                && matches!(population.load.shape, load::Shape::Arrivals { .. });
+                && matches!(population.load.shape, measure::load::Shape::Arrivals { .. });
             if began < planned && !endless {
                 gaps.push(format!(
                     "the tester started {began} of the {planned} clients of `{}` that were due: give it \

@@ -6,7 +6,7 @@
 //! dealt by room, since participants receive each other.
 
 use kit::descriptor::ASSUMED_STREAMS;
-use load::{Slots, divide, period};
+use measure::load::{Slots, divide, period};
 use net::PortClaim;
 use net::descriptors::open_files_limit;
 use net::ports::DEFAULT_RANGE;

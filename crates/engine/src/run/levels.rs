@@ -213,7 +213,7 @@ impl<'a> RunningLevels<'a> {
             change: RunnerCommand::Extend {
                 population: self.population,
                 begin: begin + load.after,
-                over: load::last_start(load)
+                over: measure::load::last_start(load)
                     .map_or(Duration::ZERO, |last| last.since_start() - load.after),
                 clients,
             },

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use kit::descriptor::RunContext;
-use load::Share;
 use measure::Time;
+use measure::load::Share;
 use net::PortRange;
 use scenario::{Population, Priority, Scenario};
 

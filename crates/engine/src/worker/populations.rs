@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kit::descriptor::ClientIdentity;
 use kit::metrics as clients;
-use load::{Action, Load, Shape, Share};
+use measure::load::{Action, Load, Shape, Share};
 use measure::{Catalogue, Recorder, Time, Window, health, tester};
 use scenario::{Leave, Pick};
 use session::{Failure, Outcome, Session};

@@ -9,7 +9,7 @@ use kit::media::rtp::flow::{Clip, Faults, FlowSettings, Pacing};
 use kit::media::rtp::receiver::ReceiverConfig;
 use kit::media::rtp::{RtpFlow, RtpReceiver};
 use kit::metrics as clients;
-use load::{Load, Shape, Share};
+use measure::load::{Load, Shape, Share};
 use measure::metric::CounterId;
 use measure::{Recorder, Time, Window, tester};
 use net::ring::RingSettings;

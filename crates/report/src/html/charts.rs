@@ -1,7 +1,7 @@
 //! Charts of a run. They follow from what the catalogues of its subjects declare, so no protocol is
 //! known by name.
 
-use load::Load;
+use measure::load::Load;
 use measure::metric::{MetricSource, Statistic};
 use measure::summary::RowContent;
 use measure::{Catalogue, Finding, Metric, Threshold, Unit};

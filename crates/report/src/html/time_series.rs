@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use load::Holds;
+use measure::load::Holds;
 use measure::metric::{MetricSource, Statistic};
 use measure::threshold::Comparison;
 use measure::totals::WINDOW_SECONDS_MIN;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use capacity::{End, Level, Method, Scale, Search, Step, Trial, Verdict};
+use measure::capacity::{End, Level, Method, Scale, Search, Step, Trial, Verdict};
 use runfile::series::{CapacityGoal, Index, TrialEntry};
 use schemars::JsonSchema;
 

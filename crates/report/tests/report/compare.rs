@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use capacity::{Method, Scale, Settings, Trial, ValueKind};
 use kit::media::rtp::metrics as rtp;
 use kit::metrics as clients;
+use measure::capacity::{Method, Scale, Settings, Trial, ValueKind};
 use measure::comparison::MIN_EFFECT;
 use measure::comparison::Word;
 use measure::{
@@ -543,7 +543,7 @@ fn threshold_that_broke_first_is_named_in_a_search() {
                 trial: Trial {
                     load: 20,
                     hold: Duration::from_secs(3),
-                    verdict: capacity::Verdict::Failed,
+                    verdict: measure::capacity::Verdict::Failed,
                     served: None,
                     took: Duration::from_secs(3),
                     fresh: true,

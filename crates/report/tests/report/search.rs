@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capacity::{End, Method, Scale, Settings, Trial, ValueKind, Verdict};
+use measure::capacity::{End, Method, Scale, Settings, Trial, ValueKind, Verdict};
 use measure::comparison::Word;
 use report::series::{Series, side_by_side, table};
 use report::{Layout, junit};

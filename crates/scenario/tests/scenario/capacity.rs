@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capacity::{Method, ValueKind};
+use measure::capacity::{Method, ValueKind};
 use scenario::{CapacitySearch, Overrides, Plan};
 
 const BASE: &str = "clients: {viewers: {urls: [rtsp://h/a], load: {clients: 40, ramp: 4s}}}\n\

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use load::{Shape, Stage};
+use measure::load::{Shape, Stage};
 use measure::units::BitRate;
 use proptest::prelude::*;
 use scenario::{

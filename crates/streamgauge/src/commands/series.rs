@@ -9,7 +9,7 @@ mod trial_log;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ::capacity::{Search, Settings, Step, Trial, Verdict};
+use measure::capacity::{Search, Settings, Step, Trial, Verdict};
 use runfile::series::{Axis, Entry, EntryOutcome, INDEX_VERSION, Index};
 use scenario::{Secrets, Series, StopAt};
 

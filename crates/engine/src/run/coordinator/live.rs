@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use load::Shape;
+use measure::load::Shape;
 use measure::totals::Statistic;
 use measure::{ClockError, Time, Totals, Window};
 use measure::{server, tester};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use kit::metrics as clients;
-use load::Action;
 use measure::Time;
+use measure::load::Action;
 use scenario::Leave;
 use session::{Failure, Input, Outcome, Session};
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use capacity::{End, Step, Verdict};
+use measure::capacity::{End, Step, Verdict};
 use runfile::RunFile;
 use runfile::series::{Axis, CapacityGoal, Entry, EntryOutcome, Index};
 use scenario::{CapacitySearch, Scenario};
@@ -248,7 +248,7 @@ impl CapacityRun<'_> {
         let trials = trials_of(&self.log.index, combination);
         let settings = self.log.search.settings().clone();
         let continues = settings.continuing;
-        let mut search = capacity::Search::resumed(settings, &trials);
+        let mut search = measure::capacity::Search::resumed(settings, &trials);
         loop {
             let cost = |load, hold| self.log.cost(combination, &search, load, hold);
             let (load, hold, fresh) = match search.next(cost) {
@@ -288,7 +288,7 @@ impl CapacityRun<'_> {
     /// Makes a trial in a run of its own.
     fn try_load(
         &mut self,
-        search: &mut capacity::Search,
+        search: &mut measure::capacity::Search,
         plan: TrialPlan,
     ) -> Result<Option<Halt>, Failure> {
         let scenario = self
@@ -332,7 +332,7 @@ fn is_without_answer(index: &Index) -> bool {
     let mut limited = ended.filter(|search| matches!(search.end, End::Budget | End::Trials));
     limited.any(|search| {
         let trials = trials_of(index, search.combination);
-        let all = capacity::Search::resumed(goal.settings.clone(), &trials);
+        let all = measure::capacity::Search::resumed(goal.settings.clone(), &trials);
         all.answer().capacity.is_none()
     })
 }

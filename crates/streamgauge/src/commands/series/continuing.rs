@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use capacity::{Step, Verdict};
 use engine::{Finished, Level, Levels};
 use measure::VerdictResult;
+use measure::capacity::{Step, Verdict};
 use runfile::series::EntryOutcome;
 use scenario::Scenario;
 
@@ -24,7 +24,7 @@ const BEYOND_BUDGET: Duration = Duration::from_secs(3_600);
 pub(super) fn run(
     runner: &Runner<'_>,
     log: &mut TrialLog<'_>,
-    search: &mut capacity::Search,
+    search: &mut measure::capacity::Search,
     first: TrialPlan,
 ) -> Result<Option<Halt>, Failure> {
     let (room, scenario) = match roomy_scenario(runner, log, &first)? {
@@ -97,7 +97,7 @@ fn roomy_scenario(
 /// Adds a trial to the log and returns its level.
 fn level(
     log: &mut TrialLog<'_>,
-    search: &capacity::Search,
+    search: &measure::capacity::Search,
     plan: &TrialPlan,
 ) -> Result<Level, Failure> {
     let scenario = log.search.scenario(plan.combination, plan.load, plan.hold);
@@ -111,7 +111,7 @@ fn level(
 
 fn record(
     log: &mut TrialLog<'_>,
-    search: &mut capacity::Search,
+    search: &mut measure::capacity::Search,
     plan: &TrialPlan,
     finished: &Finished,
 ) -> Result<Option<Halt>, Failure> {
@@ -125,7 +125,7 @@ fn record(
 struct Climb<'a, 'b, 'c> {
     runner: &'a Runner<'b>,
     log: &'a mut TrialLog<'c>,
-    search: &'a mut capacity::Search,
+    search: &'a mut measure::capacity::Search,
     /// The current trial.
     plan: TrialPlan,
     /// Largest number of clients of this run.

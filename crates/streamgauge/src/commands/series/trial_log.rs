@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use capacity::{End, Trial, Verdict};
+use measure::capacity::{End, Trial, Verdict};
 use report::Report;
 use report::human::short_duration;
 use runfile::series::{EndedSearch, Entry, EntryOutcome, Index, TrialEntry};
@@ -62,7 +62,7 @@ impl TrialLog<'_> {
     /// Adds a trial to the index and reports it. Returns the name of its run file.
     pub(super) fn begin(
         &mut self,
-        search: &capacity::Search,
+        search: &measure::capacity::Search,
         plan: &TrialPlan,
     ) -> Result<String, Failure> {
         let settings = self.search.combinations().settings(plan.combination);
@@ -85,7 +85,7 @@ impl TrialLog<'_> {
     /// searches halt.
     pub(super) fn record(
         &mut self,
-        search: &mut capacity::Search,
+        search: &mut measure::capacity::Search,
         plan: &TrialPlan,
         (outcome, reason): (EntryOutcome, Option<String>),
         verdict: Option<Verdict>,
@@ -139,7 +139,7 @@ impl TrialLog<'_> {
     pub(super) fn cost(
         &self,
         combination: usize,
-        search: &capacity::Search,
+        search: &measure::capacity::Search,
         load: u64,
         hold: Duration,
     ) -> Duration {
@@ -181,7 +181,7 @@ impl TrialLog<'_> {
     }
 
     /// Reports the next trial, the bounds known so far, and the rest of the budget.
-    fn say(&self, values: &[String], search: &capacity::Search, hold: Duration) {
+    fn say(&self, values: &[String], search: &measure::capacity::Search, hold: Duration) {
         let keys = self.index.varied.iter().map(|axis| axis.key.as_str());
         let settings = keys
             .zip(values)

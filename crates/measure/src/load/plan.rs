@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use measure::Time;
+use crate::Time;
 
-use crate::slots::Slots;
-use crate::spec::{Load, Shape};
+use super::slots::Slots;
+use super::spec::{Load, Shape};
 
 /// Number of clients that the plan of `load` wants at `at`. For arrivals: the number that would be
 /// active if none left.

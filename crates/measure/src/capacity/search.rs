@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::bounds::{self, Level};
-use crate::posterior::{Interval, Posterior};
-use crate::{Answer, End, Method, Settings, Step, Trial, Verdict};
+use super::bounds::{self, Level};
+use super::posterior::{Interval, Posterior};
+use super::{Answer, End, Method, Settings, Step, Trial, Verdict};
 
 /// Width of the bracket above which one trial decides a level.
 const COARSE_WIDTH: f64 = 0.2;

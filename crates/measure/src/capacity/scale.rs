@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use measure::Unit;
-use measure::units::{BitRate, Frequency, Ratio, Size, TimeSpan, parse_quantity};
+use crate::Unit;
+use crate::units::{BitRate, Frequency, Ratio, Size, TimeSpan, parse_quantity};
 use serde::{Deserialize, Serialize};
 
 /// Significant decimal digits of a value that is not a count.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use measure::Time;
+use crate::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::plan;
-use crate::spec::{Load, Shape};
+use super::plan;
+use super::spec::{Load, Shape};
 
 /// Maximum number of holds of a plan: 1,000.
 pub const MAX_HOLDS: usize = 1_000;
@@ -70,7 +70,7 @@ impl Holds {
         }
     }
 
-    /// Number of clients that the plan of `load` wants at a time of the run: [`crate::wanted`],
+    /// Number of clients that the plan of `load` wants at a time of the run: [`super::wanted`],
     /// with the holds taken into account.
     pub fn wanted(&self, load: &Load, at: Time) -> u64 {
         let at = match load.shape {

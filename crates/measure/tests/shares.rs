@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use load::{
+use measure::Time;
+use measure::load::{
     Action, Load, REJOIN_PAUSE, Shape, Share, Stage, divide, last_start, period, started, wanted,
 };
-use measure::Time;
 use proptest::prelude::*;
 
 fn closed(shape: Shape) -> Load {
@@ -78,7 +78,7 @@ fn carry_out(share: &mut Share, end: Time) -> (Slots, Slots) {
 #[test]
 fn open_plan_is_extended_while_it_runs() {
     let mut shares: Vec<Share> = (0..2)
-        .map(|worker| Share::open(false, load::Slots::every(worker, 2)))
+        .map(|worker| Share::open(false, measure::load::Slots::every(worker, 2)))
         .collect();
     let mut all = |extend: Option<(u64, u64, u64)>, dead: &[u64], end: u64| {
         let mut found = (Vec::new(), Vec::new());
@@ -514,7 +514,7 @@ proptest! {
         let mut parts: Vec<(Time, Action)> = Vec::new();
         let owners = divide(&weights, period(&weights));
         for (runner, worker) in (0..weights.len()).flat_map(|one| (0..workers).map(move |two| (one, two))) {
-            let own = load::Slots::of_owner(runner, &owners).split(worker, workers);
+            let own = measure::load::Slots::of_owner(runner, &owners).split(worker, workers);
             let part = carry_out_all(Share::of(&load, own), end);
             for (_, action) in &part {
                 if let Action::Start { slot, .. } | Action::Stop { slot } = action {

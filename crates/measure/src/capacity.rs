@@ -35,7 +35,7 @@ mod tests;
 
 use std::time::Duration;
 
-use measure::units::duration;
+use crate::units::duration;
 use serde::{Deserialize, Serialize};
 
 pub use bounds::Level;

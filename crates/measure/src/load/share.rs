@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use measure::Time;
+use crate::Time;
 
-use crate::plan::{ArrivalRate, Piece, Step, nanos, pieces};
-use crate::slots::Slots;
-use crate::spec::{Load, Shape};
+use super::plan::{ArrivalRate, Piece, Step, nanos, pieces};
+use super::slots::Slots;
+use super::spec::{Load, Shape};
 
 /// Minimum time between two starts in one slot if clients rejoin: 1 s. A server that refuses all
 /// clients gets one request per second and slot, instead of as many as the tester can send.

@@ -1,6 +1,6 @@
 //! Posterior distribution of the capacity, from all trials that held or failed.
 
-use crate::bounds::Level;
+use super::bounds::Level;
 
 /// Number of capacities on the grid.
 const POINTS: usize = 161;

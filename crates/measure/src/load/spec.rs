@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use measure::units::{Frequency, TimeSpan};
+use crate::units::{Frequency, TimeSpan};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,7 @@ pub const MAX_STAGES: usize = 10_000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
+    /// Number of clients wanted at each time.
     pub shape: Shape,
     /// Whether a new client replaces one that ended or failed. Has no effect on arrivals. Default:
     /// false.
@@ -25,7 +26,7 @@ pub struct Load {
     /// Begin of the plan, after the start of the run. Default: 0s.
     #[serde(
         default,
-        with = "measure::units::duration",
+        with = "crate::units::duration",
         skip_serializing_if = "Duration::is_zero"
     )]
     #[schemars(with = "TimeSpan")]
@@ -74,7 +75,7 @@ pub struct Stage {
     /// Number of clients at the end of the stage.
     pub clients: u64,
     /// Duration of the stage; `0s` is a jump.
-    #[serde(with = "measure::units::duration")]
+    #[serde(with = "crate::units::duration")]
     #[schemars(with = "TimeSpan")]
     pub over: Duration,
 }
@@ -128,6 +129,7 @@ pub struct LoadError {
     pub keys: Vec<&'static str>,
     /// Index of the stage at fault; `None` if the fault is elsewhere.
     pub stage: Option<usize>,
+    /// What is wrong.
     pub message: String,
     /// How to fix it.
     pub help: String,

@@ -12,9 +12,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
-use link::SettingsTimeline;
 use measure::{LINK_CATALOGUE, Time, Window};
 use net::{Clock, Tun, Waker, tun};
+use session::link::SettingsTimeline;
 
 use direction::{Arrival, BURST, Direction};
 pub use linked_namespace::LinkedNamespace;

@@ -8,13 +8,13 @@ use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use link::SettingsTimeline;
 use net::Namespace;
 use net::namespace::InterfaceConfig;
 use scenario::{
     Network, PlacedLink, Scenario, VETH_CLIENTS, VETH_SERVER, VETH_SERVER_ADDRESS, VETH_SOURCES,
 };
 use session::Interface;
+use session::link::SettingsTimeline;
 
 use crate::error::EngineError;
 use crate::link::placed::{LinkEnd, Links};

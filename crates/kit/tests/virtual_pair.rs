@@ -10,11 +10,11 @@ use kit::media::rtp::{
     Faults, FlowSettings, Pacing, ReceiverConfig, RtpFlow, RtpReceiver, ServedStream,
 };
 use kit::metrics::{CLIENTS, ZAPPING};
-use link::{Jitter, Loss, Settings};
 use measure::{Catalogue, Group, Time};
 use mediagen::clip::Clip;
 use mediagen::frame_rate::FrameRate;
 use mediagen::video::{PictureForm, VideoSettings};
+use session::link::{Jitter, Loss, Settings};
 use session::testing::{Pair, PairSettings, RunEnd, ServerReaction, SessionNumber, Side};
 use session::{
     Arrival, ChannelError, ChannelId, CloseReason, Context, Failure, FlowId, Input, MediaEvent,

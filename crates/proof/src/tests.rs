@@ -3,10 +3,10 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use link::{Jitter, Loss, Settings};
 use measure::units::TimeSpan;
 use measure::{CounterId, Time};
 use proptest::prelude::*;
+use session::link::{Jitter, Loss, Settings};
 
 use super::client::Client;
 use super::codec::{Message, NO_COOKIE, REQUESTED_MAX};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use link::Loss;
 use measure::{CounterId, HistogramId, Time};
 use serde_json::{Value, json};
+use session::link::Loss;
 
 use kit::descriptor::{ClientIdentity, PopulationPlan, Protocol, RunContext};
 use kit::metrics as m;

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use link::{LinkConfig, SettingsTimeline};
 use serde::Serialize;
+use session::link::{LinkConfig, SettingsTimeline};
 
 /// Default MTU of a link: 1,500 bytes, IP header included.
 pub const DEFAULT_MTU: u16 = 1500;

@@ -5,13 +5,13 @@
 
 use std::path::PathBuf;
 
-use link::{
-    HeldBack, Jitter, LinkConfig, Loss, Outage, PartialSettings, PhaseConfig, Queue,
-    StageConfig as LinkStage,
-};
 use measure::units::{BitRate, Ratio, TimeSpan};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use session::link::{
+    HeldBack, Jitter, LinkConfig, Loss, Outage, PartialSettings, PhaseConfig, Queue,
+    StageConfig as LinkStage,
+};
 
 use crate::collector::TypeSyntax;
 use crate::emulated_link::Link;

@@ -16,6 +16,9 @@
 //!   the session, which receives only [`MediaEvent`]s. If media and control share a byte stream
 //!   (RTSP's interleaved frames), the session splits the stream and passes the packets to its sinks
 //!   itself: one read already is a batch.
+//!
+//! [`link`] is the model of a network link. The virtual network of tests uses it, and so does the
+//! link that the engine emulates.
 
 #![deny(missing_docs)]
 
@@ -31,6 +34,7 @@ use measure::{ArrivalRun, Recorder, Time};
 mod datagrams;
 pub mod exchange;
 mod flows;
+pub mod link;
 mod record;
 pub mod schedule;
 pub mod seeds;

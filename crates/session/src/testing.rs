@@ -1,7 +1,7 @@
 //! Two sessions against each other in virtual time, over a seeded network: no ports, no sleeps.
 //!
 //! [`Pair`] takes the place of the engine: it carries out the outputs of a client and of a server's
-//! sessions. Datagrams travel over a [`link::Link`], which knows exactly what it did to them, and
+//! sessions. Datagrams travel over a [`crate::link::Link`], which knows exactly what it did to them, and
 //! bytes over reliable streams that are split anywhere. Events happen in the same order in every
 //! run with the same seed.
 //!

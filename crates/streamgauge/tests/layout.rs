@@ -13,10 +13,9 @@ use std::process::Command;
 use protocols::{CRATES, PROTOCOLS};
 
 /// The crates in their order of dependency: each may depend on earlier ones only.
-const ORDER: [&str; 22] = [
+const ORDER: [&str; 21] = [
     "measure",
     "mediagen",
-    "link",
     "session",
     "kit",
     "rtsp",
@@ -44,7 +43,7 @@ const PROTOCOL_CRATES: [&str; 8] = [
 ];
 
 /// Crates that do no I/O and read no clock, apart from those of the protocols.
-const PURE: [&str; 6] = ["measure", "mediagen", "link", "session", "kit", "protocols"];
+const PURE: [&str; 5] = ["measure", "mediagen", "session", "kit", "protocols"];
 
 /// All crates that do no I/O and read no clock.
 fn pure() -> impl Iterator<Item = &'static str> {

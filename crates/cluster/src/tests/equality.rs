@@ -150,7 +150,7 @@ impl Subject {
         let server = server.unwrap_or_else(|error| panic!("{}: {error}", self.protocol.name));
         let mut settings = PairSettings::new(identity.seed, self.protocol.catalogue);
         settings.port = self.port;
-        settings.down.loss = link::Loss::Random(0.02);
+        settings.down.loss = session::link::Loss::Random(0.02);
         let endpoint = server.endpoint(0);
         let sends_by_itself = self.protocol.name == "http-ts";
         let mut pair = Pair::new(settings, client, move |number| match sends_by_itself {

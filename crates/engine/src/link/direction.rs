@@ -4,7 +4,6 @@
 use std::io;
 use std::time::Duration;
 
-use link::{Counts, Delivery, Link, Lost, SettingsTimeline};
 use measure::link::{
     BYTES, CORRUPTED, DELAY, DELIVERED, DELIVERED_BYTES, DUPLICATED, LATENESS, LINK_CATALOGUE,
     LOST, LOST_BY_CHANCE, LOST_BY_CODEL, LOST_IN_OUTAGES, LOST_QUEUE_FULL, LOST_TOO_LONG, OVERLOAD,
@@ -12,6 +11,7 @@ use measure::link::{
 };
 use measure::{CounterId, Recorder, Time, Window};
 use net::{Clock, Tun};
+use session::link::{Counts, Delivery, Link, Lost, SettingsTimeline};
 
 /// Packets that are written or read before the other direction has its turn: some 50 µs.
 pub(super) const BURST: usize = 16;

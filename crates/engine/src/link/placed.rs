@@ -4,10 +4,10 @@
 use std::io;
 use std::net::IpAddr;
 
-use link::SettingsTimeline;
 use measure::Window;
 use net::namespace::InterfaceConfig;
 use net::{Clock, Namespace, Tun};
+use session::link::SettingsTimeline;
 
 use crate::link::{Emulator, LinkPlan};
 

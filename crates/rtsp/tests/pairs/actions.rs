@@ -9,7 +9,6 @@ use kit::media::rtp::summaries;
 use kit::media::rtp::{ServedStream, StreamSummary};
 use kit::metrics::{CLIENTS, ZAPPING};
 use kit::viewer::VIEWERS;
-use link::Settings;
 use measure::units::BitRate;
 use measure::{Catalogue, CounterId, HistogramId};
 use rtsp::actions::Action;
@@ -17,6 +16,7 @@ use rtsp::client::Client;
 use rtsp::config::{ClientConfig, Transport};
 use rtsp::metrics::{self as m, RTSP};
 use rtsp::server::{Server, ServerConfig};
+use session::link::Settings;
 use session::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
 use session::{Outcome, Output};
 

@@ -9,13 +9,13 @@ use kit::media::rtp::summaries;
 use kit::media::rtp::{ServedStream, StreamSummary};
 use kit::metrics::{CLIENTS, ZAPPING};
 use kit::viewer::VIEWERS;
-use link::{Loss, Settings};
 use measure::Catalogue;
 use measure::units::BitRate;
 use rtsp::client::Client;
 use rtsp::config::{ClientConfig, Transport};
 use rtsp::metrics::RTSP;
 use rtsp::server::{MulticastConfig, Server, ServerConfig};
+use session::link::{Loss, Settings};
 use session::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
 use session::{Outcome, Output};
 

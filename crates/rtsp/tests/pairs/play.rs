@@ -9,13 +9,13 @@ use kit::media::rtp::summaries;
 use kit::media::rtp::{ServedStream, StreamSummary};
 use kit::metrics::{CLIENTS, ZAPPING};
 use kit::viewer::VIEWERS;
-use link::{Jitter, Loss, Settings};
 use measure::Catalogue;
 use measure::units::{BitRate, TimeSpan};
 use rtsp::client::Client;
 use rtsp::config::{ClientConfig, Transport};
 use rtsp::metrics::{self as m, RTSP};
 use rtsp::server::{AuthScheme, Server, ServerConfig, Transports};
+use session::link::{Jitter, Loss, Settings};
 use session::testing::{
     Pair, PairSettings, RunEnd, ServerReaction, SessionNumber, Side, judgements,
 };

@@ -12,7 +12,6 @@ use kit::media::rtp::summaries;
 use kit::media::source::{MediaSource, SourceConfig};
 use kit::metrics::{CLIENTS, ZAPPING};
 use kit::viewer::VIEWERS;
-use link::{Loss, Settings};
 use measure::Catalogue;
 use measure::units::BitRate;
 use rtsp::client::Client;
@@ -20,6 +19,7 @@ use rtsp::config::{ClientConfig, Transport};
 use rtsp::metrics::{self as m, RTSP};
 use rtsp::server::{Server, ServerConfig};
 use rtsp::url::Url;
+use session::link::{Loss, Settings};
 use session::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
 use session::{Outcome, Output, Session};
 

@@ -39,11 +39,11 @@ fn link_keys_are_read_and_imply_veth() {
     let [up, down] = link.timelines().expect("it can be");
     let ms = Duration::from_millis;
     assert_eq!((up.settings.delay, down.settings.delay), (ms(89), ms(70)));
-    assert_eq!(up.settings.loss, link::Loss::Every(100));
-    assert_eq!(down.settings.loss, link::Loss::Random(0.005));
+    assert_eq!(up.settings.loss, session::link::Loss::Every(100));
+    assert_eq!(down.settings.loss, session::link::Loss::Random(0.005));
     assert_eq!(up.settings.rate, Some(20_000_000));
     assert_eq!(down.settings.outages.len(), 1);
-    assert_eq!(down.changes[0].1.loss, link::Loss::None);
+    assert_eq!(down.changes[0].1.loss, session::link::Loss::None);
     assert_eq!(down.changes[0].1.delay, ms(10));
     let placed: Vec<[String; 2]> = scenario.links().map(|one| one.subjects()).collect();
     assert_eq!(placed, [["uplink".to_owned(), "downlink".to_owned()]]);
@@ -180,7 +180,7 @@ fn link_keys_can_be_set_and_varied() {
     };
     let scenario = Scenario::parse("a", &text, &overrides).expect("it can be");
     let [up, down] = scenario.link.expect("set").timelines().expect("it can be");
-    assert_eq!(up.settings.loss, link::Loss::Random(0.01));
+    assert_eq!(up.settings.loss, session::link::Loss::Random(0.01));
     assert_eq!(
         (up.settings.rate, down.settings.rate),
         (None, Some(5_000_000))
@@ -219,7 +219,7 @@ fn trace_path_is_relative_to_the_scenario() {
     std::fs::write(folder.path().join("t.csv"), trace).expect("there is room");
     let [_, down] = link.timelines().expect("it can be");
     assert_eq!(down.changes.len(), 1);
-    assert_eq!(down.changes[0].1.loss, link::Loss::Random(0.01));
+    assert_eq!(down.changes[0].1.loss, session::link::Loss::Random(0.01));
     assert!(link.line().starts_with("loss 1%, changes as in /"));
 }
 

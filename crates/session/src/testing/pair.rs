@@ -16,11 +16,11 @@ use bytes::Bytes;
 use measure::{Catalogue, Recorder, Time};
 
 use super::stream::Stream;
+use crate::link::{Counts, Link, Settings};
 use crate::{
     ChannelId, CloseReason, Context, Endpoint, ExchangeEnded, FlowId, Flows, Input, Outbox,
     Outcome, Output, PacketHeader, PeerId, Port, Session, SinkId, Sinks, SocketMedia,
 };
-use link::{Counts, Link, Settings};
 
 /// Length of the IPv4 and UDP headers in bytes.
 const DATAGRAM_OVERHEAD: usize = 28;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use link::{Jitter, Link, Loss, Settings};
 use measure::Time;
 use proptest::prelude::*;
+use session::link::{Jitter, Link, Loss, Settings};
 
 use super::TsbpdConfig;
 use super::receiver::{PacketStatus, Receiver, ReceiverConfig};

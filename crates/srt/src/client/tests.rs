@@ -7,9 +7,9 @@ mod rendezvous;
 use std::sync::Arc;
 use std::time::Duration;
 
-use link::{Loss, Settings as LinkSettings};
 use measure::units::{BitRate, TimeSpan};
 use measure::{Catalogue, CounterId};
+use session::link::{Loss, Settings as LinkSettings};
 
 use super::*;
 use crate::config;
@@ -320,7 +320,7 @@ fn tail_loss_is_known_from_the_publisher() {
     };
     let looped = config::stream(&source, None).expect("it can be made");
     // Packets from the server are lost while the stream ends.
-    let outage = link::Outage {
+    let outage = session::link::Outage {
         from: Time::from_start(Duration::from_millis(4900)),
         until: Time::from_start(Duration::from_millis(5100)),
     };
@@ -355,7 +355,7 @@ fn tail_loss_of_a_publisher_is_not_acknowledged() {
         ..SourceConfig::default()
     };
     let looped = config::stream(&source, None).expect("it can be made");
-    let outage = link::Outage {
+    let outage = session::link::Outage {
         from: Time::from_start(Duration::from_millis(4900)),
         until: Time::from_start(Duration::from_millis(5100)),
     };

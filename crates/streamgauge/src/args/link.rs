@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
-use link::{HeldBack, Jitter, LinkConfig, Loss, Outage, PartialSettings, PhaseConfig, Queue};
 use measure::units::{BitRate, Ratio, TimeSpan};
+use session::link::{
+    HeldBack, Jitter, LinkConfig, Loss, Outage, PartialSettings, PhaseConfig, Queue,
+};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -6,11 +6,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 
 use engine::link::{LinkPlan, LinkWindow, LinkedNamespace};
-use link::LinkConfig;
 use measure::Totals;
 use measure::link::{DOWNLINK, LINK_CATALOGUE, UPLINK};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use session::link::LinkConfig;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 

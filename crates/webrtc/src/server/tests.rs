@@ -8,7 +8,6 @@ mod rooms;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use link::{Loss, Settings as LinkSettings};
 use measure::CounterId;
 use measure::units::BitRate;
 
@@ -16,6 +15,7 @@ use super::*;
 use crate::client::Client;
 use crate::config::{ClientConfig, Receive};
 use crate::metrics as m;
+use ::session::link::{Loss, Settings as LinkSettings};
 use ::session::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side, judgements};
 use ::session::{Judgement, Outcome, Output};
 use kit::faults::FaultSet as _;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use link::Delivery;
+use crate::link::Delivery;
 use measure::Time;
 
 use super::super::stream::Stream;

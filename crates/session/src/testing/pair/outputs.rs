@@ -9,8 +9,8 @@ use super::{
     ActiveFlow, Channel, DatagramInFlight, Event, PACKETS_A_TURN, Pair, PathState, Pending,
     PortOwner, Ports, Side, Udp, address,
 };
+use crate::link::Link;
 use crate::{ChannelError, ChannelId, ExchangeEnded, FlowId, Handover, Input, Open, Output, Port};
-use link::Link;
 use measure::Time;
 
 /// Even port that a server shares among its sessions.

@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use bytes::BytesMut;
-use link::{Link, Loss, Settings};
 use measure::Recorder;
+use session::link::{Link, Loss, Settings};
 
 use super::*;
 use crate::arq::TsbpdConfig;

@@ -8,6 +8,7 @@ use measure::Time;
 /// A packet that leaves a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery<T> {
+    /// The packet.
     pub packet: T,
     /// Number of packets that were sent before it.
     pub number: u64,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::settings::{Jitter, Loss, Shape};
+use super::settings::{Jitter, Loss, Shape};
 
 /// Shape of the Pareto distribution. The variance is finite above 2.
 const PARETO_SHAPE: f64 = 3.0;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::settings::{Jitter, Loss, Outage, Queue, Shape};
+use crate::link::settings::{Jitter, Loss, Outage, Queue, Shape};
 use proptest::prelude::*;
 
 fn ms(count: u64) -> Duration {

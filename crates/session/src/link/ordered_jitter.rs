@@ -14,8 +14,8 @@ use measure::Time;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::random::delay;
-use crate::settings::{Jitter, Shape};
+use super::random::delay;
+use super::settings::{Jitter, Shape};
 
 /// Delay as a function of time, in steps with one drawn level each.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use measure::Time;
 use measure::units::{BitRate, Ratio, TimeSpan};
 use serde::Serialize;
 
-use crate::settings::{Jitter, Loss, Outage, Queue, Settings};
-use crate::text::HeldBack;
+use super::settings::{Jitter, Loss, Outage, Queue, Settings};
+use super::text::HeldBack;
 
 /// Maximum one-way delay. Clients that wait longer do not measure the server any more.
 const DELAY_MAX: Duration = Duration::from_secs(60);

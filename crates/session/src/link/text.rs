@@ -11,7 +11,7 @@ use measure::units::{Ratio, Size, TimeSpan};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::settings::{Discipline, Jitter, Loss, Outage, Queue, QueueLimit, Shape};
+use super::settings::{Discipline, Jitter, Loss, Outage, Queue, QueueLimit, Shape};
 
 /// Maximum number of packets in a list.
 const LISTED_MAX: usize = 10_000;
@@ -25,6 +25,7 @@ const CODEL: Discipline = Discipline::CoDel {
 /// Share of packets that are held back, and for how long.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HeldBack {
+    /// Share of the packets, 0 to 1.
     pub share: f64,
     /// Additional delay.
     pub by: Duration,

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use measure::Time;
 
-use crate::codel::CoDel;
-use crate::counts::Counts;
-use crate::ordered_jitter::OrderedJitter;
-use crate::random::{Draws, RandomSource, delay, delay_min};
-use crate::settings::{Discipline, Lost, QueueLimit, Settings};
+use super::codel::CoDel;
+use super::counts::Counts;
+use super::ordered_jitter::OrderedJitter;
+use super::random::{Draws, RandomSource, delay, delay_min};
+use super::settings::{Discipline, Lost, QueueLimit, Settings};
 use departures::{Departure, Departures};
 
 pub use departures::Delivery;

@@ -110,7 +110,9 @@ impl Loss {
 /// Queue in front of the serialiser.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Queue {
+    /// How much may wait in it.
     pub limit: QueueLimit,
+    /// Which packets are dropped.
     pub discipline: Discipline,
 }
 
@@ -152,6 +154,7 @@ impl Default for Queue {
 /// Period in which no packet is accepted. Packets under way still arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
+    /// Start, inclusive.
     pub from: Time,
     /// End, exclusive.
     pub until: Time,

@@ -64,7 +64,7 @@ PROTOCOLS = {
 # Test programs that only compute: if they have time at all it is virtual, and they are never late.
 # Those of one lane run one after the other.
 COMPUTE = [
-    ["webrtc/webrtc", "kit/kit", "kit/virtual_pair", "mediagen/mediagen", "rtsp/rtsp", "rtmp/rtmp",
+    ["webrtc/webrtc", "kit/kit", "kit/virtual_pair", "rtsp/rtsp", "rtmp/rtmp",
      "hls/hls", "hls/server_pair", "session/session"],
     ["streamgauge/layout", "srt/srt", "rtsp/pairs", "report/report", "scenario/scenario",
      "measure/measure", "http-ts/http_ts", "messages/messages", "proof/proof"],

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use kit::media::rtcp::{self, ReportBlock, SenderInfo};
 use kit::media::rtp::header::Header;
 use measure::Histogram;
-use mediagen::time_code::TimeCode;
+use kit::mediagen::time_code::TimeCode;
 use rtmp::codec::amf0::Value;
 use rtmp::codec::message::{Command, MessageType, UserControlEvent};
 use rtmp::codec::write::{self, MessageHeader};

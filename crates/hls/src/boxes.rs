@@ -1,6 +1,6 @@
 //! Boxes of fragmented MP4 (ISO/IEC 14496-12, 4.2), as they arrive.
 
-use mediagen::time_code::TimeCode;
+use kit::mediagen::time_code::TimeCode;
 
 use crate::start::Start;
 

@@ -1,8 +1,8 @@
 //! Contents of segments: transport packets or boxes, inspected as they arrive.
 
 use kit::media::ts::checker::{FirstPicture, TimeStamps, TsCounts, TsFile};
-use mediagen::time_code::TimeCode;
-use mediagen::ts::packet::SYNC;
+use kit::mediagen::time_code::TimeCode;
+use kit::mediagen::ts::packet::SYNC;
 
 use crate::boxes::{Boxes, SECTION_MAX, TimeScales, TrackStart};
 use crate::start::Start;

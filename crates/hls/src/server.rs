@@ -18,10 +18,10 @@ mod timeline;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kit::mediagen::frame_rate::FrameRate;
+use kit::mediagen::segments::{Container, SegmentedVideo};
+use kit::mediagen::video::{PictureForm, VideoSettings};
 use measure::Catalogue;
-use mediagen::frame_rate::FrameRate;
-use mediagen::segments::{Container, SegmentedVideo};
-use mediagen::video::{PictureForm, VideoSettings};
 use serde::Serialize;
 
 pub use faults::{AnswerFault, ServerFaults};

@@ -11,9 +11,9 @@ use hls::metrics as m;
 use hls::server::{ServedConnection, Server, ServerConfig};
 use kit::faults::FaultSet as _;
 use kit::http1::Url;
+use kit::mediagen::segments::Container;
 use measure::units::{BitRate, TimeSpan};
 use measure::{CounterId, HistogramId};
-use mediagen::segments::Container;
 use session::testing::{Pair, PairSettings, RunEnd, SessionNumber, Side};
 use session::{Outcome, Output, Record};
 

@@ -7,9 +7,9 @@ use http_ts::PROTOCOL as HTTP_TS_PROTOCOL;
 use http_ts::client::Client;
 use http_ts::config::ClientConfig;
 use kit::media::ts::metrics as ts;
+use kit::mediagen::ts::packet::{PACKET_LEN, SYNC};
+use kit::mediagen::ts::stamp::Stamp;
 use measure::{Recorder, Time};
-use mediagen::ts::packet::{PACKET_LEN, SYNC};
-use mediagen::ts::stamp::Stamp;
 use session::{ChannelId, Context, Flows, Input, Session, Sinks};
 
 /// A chunk with one stamped datagram.

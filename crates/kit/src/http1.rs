@@ -9,7 +9,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use mediagen::steps;
+use crate::mediagen::steps;
 
 mod additional_fields;
 mod cookies;

@@ -1,4 +1,4 @@
-//! Code that several protocols share: media formats and their receivers, metrics, URLs, HTTP,
+//! Code that several protocols share: media, its formats and receivers, metrics, URLs, HTTP,
 //! authentication, and the type that declares a protocol.
 //!
 //! Like the protocols, the crate is sans-IO: see [`session`]. It depends on no protocol.
@@ -17,6 +17,7 @@ pub mod http1;
 pub mod keys;
 pub mod lifecycle;
 pub mod media;
+pub mod mediagen;
 pub mod metrics;
 pub mod options;
 pub mod publication;

@@ -8,10 +8,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::mediagen::frame_rate::FrameRate;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches as _, value_parser};
 use measure::units::BitRate;
 use measure::{Catalogue, Time, Window};
-use mediagen::frame_rate::FrameRate;
 
 use crate::media::source::SourceConfig;
 use session::{Endpoint, Interface, Record, Session};

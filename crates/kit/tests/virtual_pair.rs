@@ -9,11 +9,11 @@ use kit::media::rtp::metrics::{self as m, RTP};
 use kit::media::rtp::{
     Faults, FlowSettings, Pacing, ReceiverConfig, RtpFlow, RtpReceiver, ServedStream,
 };
+use kit::mediagen::clip::Clip;
+use kit::mediagen::frame_rate::FrameRate;
+use kit::mediagen::video::{PictureForm, VideoSettings};
 use kit::metrics::{CLIENTS, ZAPPING};
 use measure::{Catalogue, Group, Time};
-use mediagen::clip::Clip;
-use mediagen::frame_rate::FrameRate;
-use mediagen::video::{PictureForm, VideoSettings};
 use session::link::{Jitter, Loss, Settings};
 use session::testing::{Pair, PairSettings, RunEnd, ServerReaction, SessionNumber, Side};
 use session::{

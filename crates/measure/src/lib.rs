@@ -1,4 +1,5 @@
-//! Measurement: counters, mergeable histograms, windows, thresholds and the verdict.
+//! Measurement: counters, mergeable histograms, windows, thresholds and the verdict; and what is
+//! measured: plans of [`load`] and the search for a [`capacity`].
 //!
 //! This crate is pure: it opens no file or socket, reads no clock and starts no thread. A protocol
 //! core may therefore depend on it, and tests feed it numbers directly.

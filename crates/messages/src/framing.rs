@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use kit::mediagen::steps;
 use kit::websocket as ws;
 pub use kit::websocket::{Message, Received};
-use mediagen::steps;
 
 /// Maximum length of a delimiter in bytes.
 pub const DELIMITER_BYTES_MAX: usize = 16;

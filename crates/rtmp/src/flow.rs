@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use kit::mediagen::time_code::{CODE_BYTES, TimeCode};
 use measure::Time;
-use mediagen::time_code::{CODE_BYTES, TimeCode};
 use serde::Serialize;
 
 use super::codec::write::MessageHeader;
@@ -394,7 +394,12 @@ impl MediaFlow {
     }
 
     /// Returns when a frame is due, or `None` after the end of the media.
-    fn frame_due(&self, video: bool, clip: &mediagen::clip::Clip, number: u64) -> Option<Time> {
+    fn frame_due(
+        &self,
+        video: bool,
+        clip: &kit::mediagen::clip::Clip,
+        number: u64,
+    ) -> Option<Time> {
         let mut at = Duration::from_nanos(clip.nanos(number));
         if self.config.length.is_some_and(|length| at >= length) {
             return None;

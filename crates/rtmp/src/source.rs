@@ -5,9 +5,9 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use kit::mediagen::clip::Clip;
+use kit::mediagen::time_code::{CODE_BYTES, TimeCode};
 use measure::units::BitRate;
-use mediagen::clip::Clip;
-use mediagen::time_code::{CODE_BYTES, TimeCode};
 
 use super::codec::amf0::Value;
 use super::codec::chunk::HEAD_BYTES_MAX;
@@ -313,7 +313,7 @@ fn metadata(tracks: &[Track]) -> Vec<u8> {
         let rate = track.clip.bits_per_second() as f64 / 1000.0;
         if track.video {
             let sets = parameter_sets(&track.clip);
-            let size = sets.and_then(|(sps, _)| mediagen::h264::sps::picture_size(&sps));
+            let size = sets.and_then(|(sps, _)| kit::mediagen::h264::sps::picture_size(&sps));
             if let Some((width, height)) = size {
                 all.push(number("width", width.into()));
                 all.push(number("height", height.into()));

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use mediagen::clip::Clip;
+use kit::mediagen::clip::Clip;
 
 /// Returns the last segment of a track's control URL, without a slash.
 pub(super) fn track_name(media: usize) -> String {

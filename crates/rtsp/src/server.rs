@@ -28,9 +28,9 @@ pub use faults::{ControlFaults, ServerFaults};
 
 use ::session::Session;
 use kit::auth::{AcceptedScheme, Algorithm, Verifier};
+use kit::mediagen::clip::Clip;
+use kit::mediagen::video::{PictureForm, VideoSettings};
 use kit::url::Credentials;
-use mediagen::clip::Clip;
-use mediagen::video::{PictureForm, VideoSettings};
 
 /// A reference server: its settings and its media, which is generated once.
 #[derive(Clone, Debug)]

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use kit::mediagen::ts::looped_stream::{RATE_MAX, RATE_MIN};
 use kit::source::{Destination, GROUPS_MAX};
 use measure::units::BitRate;
-use mediagen::ts::looped_stream::{RATE_MAX, RATE_MIN};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::json;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kit::mediagen::ts::looped_stream::{LoopedStream, RATE_MIN};
+use kit::mediagen::ts::synthetic::Programme;
 use measure::units::{BitRate, Size, TimeSpan};
-use mediagen::ts::looped_stream::{LoopedStream, RATE_MIN};
-use mediagen::ts::synthetic::Programme;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

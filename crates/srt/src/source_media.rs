@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mediagen::ts::looped_stream::LoopedStream;
+use kit::mediagen::ts::looped_stream::LoopedStream;
 
 use super::arq::flow::{SourceFlow, SourceSettings};
 use super::arq::message_source::MessageSource;

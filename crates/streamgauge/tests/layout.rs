@@ -13,9 +13,8 @@ use std::process::Command;
 use protocols::{CRATES, PROTOCOLS};
 
 /// The crates in their order of dependency: each may depend on earlier ones only.
-const ORDER: [&str; 21] = [
+const ORDER: [&str; 20] = [
     "measure",
-    "mediagen",
     "session",
     "kit",
     "rtsp",
@@ -43,7 +42,7 @@ const PROTOCOL_CRATES: [&str; 8] = [
 ];
 
 /// Crates that do no I/O and read no clock, apart from those of the protocols.
-const PURE: [&str; 5] = ["measure", "mediagen", "session", "kit", "protocols"];
+const PURE: [&str; 4] = ["measure", "session", "kit", "protocols"];
 
 /// All crates that do no I/O and read no clock.
 fn pure() -> impl Iterator<Item = &'static str> {

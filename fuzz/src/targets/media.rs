@@ -10,9 +10,9 @@ use kit::media::rtp::{ReceiverConfig, RtpReceiver};
 use kit::media::source::{MediaSource, SourceConfig};
 use kit::media::ts::checker::{TsChecker, TsCheckerConfig};
 use measure::{Catalogue, Recorder, Time};
-use mediagen::h264;
-use mediagen::time_code::TimeCode;
-use mediagen::ts::looped_stream::LoopedStream;
+use kit::mediagen::h264;
+use kit::mediagen::time_code::TimeCode;
+use kit::mediagen::ts::looped_stream::LoopedStream;
 use protocols::PROTOCOLS;
 use session::{Arrival, ArrivalTimes};
 

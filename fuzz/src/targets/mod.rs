@@ -56,7 +56,7 @@ pub(crate) const TARGETS: [(&str, Target); 45] = [
     ("thresholds", texts::thresholds),
     ("ts", media::ts),
     ("ts_file", media::ts_file),
-    ("ts_sections", mediagen::ts::read_any),
+    ("ts_sections", kit::mediagen::ts::read_any),
     ("urls", texts::urls),
     ("webrtc_client", webrtc_client::client),
     ("webrtc_feedback", webrtc::feedback),

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kit::media::ts::flow::SentStream;
+use kit::mediagen::ts::looped_stream::LoopedStream;
 use kit::metrics::CLIENTS;
 use kit::source::{DEFAULT_RATE, Destination, GroupSender, SourceSettings};
 use measure::{Catalogue, Pacing, Totals, Window, tester};
-use mediagen::ts::looped_stream::LoopedStream;
 use net::{Clock, PortRange};
 use scenario::Pick;
 use session::{Interface, Outcome};

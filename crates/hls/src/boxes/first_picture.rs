@@ -169,9 +169,9 @@ fn fields_of<const N: usize>(
 
 #[cfg(test)]
 mod tests {
-    use mediagen::frame_rate::FrameRate;
-    use mediagen::segments::{Container, Cut, SegmentedVideo};
-    use mediagen::video::{PictureForm, VideoSettings};
+    use kit::mediagen::frame_rate::FrameRate;
+    use kit::mediagen::segments::{Container, Cut, SegmentedVideo};
+    use kit::mediagen::video::{PictureForm, VideoSettings};
 
     use super::super::tests::boxed;
     use super::super::{Boxes, TrackScale};

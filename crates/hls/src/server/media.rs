@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use kit::mediagen::segments::{Container, Cut, SegmentedVideo};
+use kit::mediagen::ts::packet::PACKET_LEN;
 use measure::Time;
-use mediagen::segments::{Container, Cut, SegmentedVideo};
-use mediagen::ts::packet::PACKET_LEN;
 
 use super::Shared;
 use super::faults::is_nth;

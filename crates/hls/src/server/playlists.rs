@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use super::Shared;
 use super::faults::is_nth;
 use crate::playlist::Place;
-use mediagen::segments::Container;
+use kit::mediagen::segments::Container;
 
 /// Target durations, from the end, beyond which an update may leave out segments (rfc8216bis,
 /// 4.4.3.8: at least six).

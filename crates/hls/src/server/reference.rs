@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{ValueEnum, value_parser};
+use kit::mediagen::frame_rate::FrameRate;
+use kit::mediagen::segments::Container;
 use measure::Catalogue;
 use measure::human::{count, plural};
 use measure::units::{BitRate, TimeSpan};
-use mediagen::frame_rate::FrameRate;
-use mediagen::segments::Container;
 use serde::Serialize;
 
 use super::{ServedConnection, Server, ServerConfig, ServerFaults};

@@ -4,8 +4,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use kit::mediagen::frame_rate::FrameRate;
 use measure::Time;
-use mediagen::frame_rate::FrameRate;
 
 use crate::playlist::Place;
 

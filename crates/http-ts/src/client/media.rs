@@ -6,8 +6,8 @@ use super::{Client, Failure};
 use crate::metrics as m;
 use kit::media::rtp::StreamSummary;
 use kit::media::ts::metrics as ts;
+use kit::mediagen::ts::packet::PACKET_LEN;
 use kit::viewer::Viewing;
-use mediagen::ts::packet::PACKET_LEN;
 use session::{Context, Note, Output};
 
 impl Client {

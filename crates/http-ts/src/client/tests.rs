@@ -9,9 +9,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::PROTOCOL;
 use kit::media::rtp::summaries;
+use kit::mediagen::ts::packet::{PACKET_LEN, SYNC};
+use kit::mediagen::ts::stamp::Stamp;
 use kit::redirect_policy::RedirectPolicy;
-use mediagen::ts::packet::{PACKET_LEN, SYNC};
-use mediagen::ts::stamp::Stamp;
 use session::{ChannelError, Flow, Flows, Judgement};
 
 mod media;

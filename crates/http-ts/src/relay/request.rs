@@ -107,7 +107,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use mediagen::steps;
+    use kit::mediagen::steps;
 
     fn read(text: &str) -> Option<Result<Request, RequestError>> {
         RequestReader::default().feed(text.as_bytes())

@@ -14,7 +14,7 @@ use super::faults::AnswerFault;
 use super::request::{Request, RequestError, RequestReader, RequestedGroup};
 use super::{CrossSessionState, RelayedClient, Shared};
 use kit::media::rtp::header::Header;
-use mediagen::ts::packet::{NULL_PID, PACKET_LEN, SYNC};
+use kit::mediagen::ts::packet::{NULL_PID, PACKET_LEN, SYNC};
 use session::{
     ChannelId, CloseReason, Context, Failure, Input, Open, Outcome, Output, Port, Record, Session,
 };

@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use super::{MAX_HEADERS, ResponseError, Version};
+use crate::mediagen::steps;
 use crate::url::percent_encode_bytes;
-use mediagen::steps;
 
 /// Head of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]

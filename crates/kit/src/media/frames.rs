@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use crate::mediagen::time_code::TimeCode;
 use measure::{Recorder, Time};
-use mediagen::time_code::TimeCode;
 
 use crate::media::shared::{Arrivals, Jitter, PlayoutModel, TimeCodes, figures, stream_counts};
 use crate::viewer::Delivery;

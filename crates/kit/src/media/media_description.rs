@@ -5,7 +5,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use measure::media::{MediaDescription, StreamDescription};
 
 use super::sdp::{Description, Format, MediaSection};
-use mediagen::h264::sps;
+use crate::mediagen::h264::sps;
 
 /// Maximum length of a codec name. Text from servers appears in reports and on terminals.
 const NAME_MAX: usize = 32;

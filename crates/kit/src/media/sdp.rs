@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::play_range::Range;
-use mediagen::steps;
+use crate::mediagen::steps;
 
 /// Maximum number of streams per description. Further streams are ignored.
 pub const MAX_MEDIAS: usize = 32;

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::rtp::Pacing;
 use super::talk::TalkConfig;
-use mediagen::clip::Clip;
-use mediagen::file;
-use mediagen::frame_rate::FrameRate;
-use mediagen::ladder::Ladder;
-use mediagen::picture_size::PictureSize;
-use mediagen::video::{PictureForm, Profile, SettingsError, VideoSettings};
-use mediagen::vp8::Vp8Stream;
+use crate::mediagen::clip::Clip;
+use crate::mediagen::file;
+use crate::mediagen::frame_rate::FrameRate;
+use crate::mediagen::ladder::Ladder;
+use crate::mediagen::picture_size::PictureSize;
+use crate::mediagen::video::{PictureForm, Profile, SettingsError, VideoSettings};
+use crate::mediagen::vp8::Vp8Stream;
 
 /// A profile of H.264 (A.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

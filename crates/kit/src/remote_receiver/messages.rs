@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::media::rtp::StreamCounts;
-use mediagen::steps;
+use crate::mediagen::steps;
 
 /// Version of the protocol. Both sides must have the same.
 pub const VERSION: u32 = 1;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::target::{Destination, Encapsulation};
 use crate::media::ts::flow::{RtpStart, TsFlow, TsFlowSettings};
+use crate::mediagen::ts::looped_stream::LoopedStream;
 use measure::Time;
-use mediagen::ts::looped_stream::LoopedStream;
 use session::{
     ChannelId, Context, Failure, FlowId, Input, Interface, Open, Outcome, Output, Record, Session,
 };

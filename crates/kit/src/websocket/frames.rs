@@ -1,6 +1,6 @@
 //! WebSocket frames (RFC 6455, 5).
 
-use mediagen::steps;
+use crate::mediagen::steps;
 
 /// Opcode of a text frame (RFC 6455, 5.2).
 pub const TEXT: u8 = 1;

@@ -282,7 +282,7 @@ fn accept_of(key: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mediagen::steps;
+    use crate::mediagen::steps;
 
     #[test]
     fn accept_value_matches_the_rfc_example() {

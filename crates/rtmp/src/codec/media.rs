@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use mediagen::time_code::TimeCode;
+use kit::mediagen::time_code::TimeCode;
 use serde::{Serialize, Serializer};
 
 /// Audio or video codec.

@@ -3,7 +3,7 @@
 use super::message::{Head, HeadError, parse_head};
 use super::start_line::{self, LineEnd, LineScan};
 use super::{Item, MAX_BODY, MAX_HEAD, MAX_START_LINE, Malformed, Request, Response};
-use mediagen::steps;
+use kit::mediagen::steps;
 
 /// Reason why a connection cannot be decoded any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

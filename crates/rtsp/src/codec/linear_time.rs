@@ -1,7 +1,7 @@
 //! Tests that the decoding cost is linear in the length of the input, whatever it contains.
 
 use crate::codec::{Decoder, MAX_BODY, MAX_HEAD};
-use mediagen::steps;
+use kit::mediagen::steps;
 
 /// Maximum number of steps per byte. Each byte is examined a few times: for the end of its line,
 /// for the name of a method, and when it is buffered.

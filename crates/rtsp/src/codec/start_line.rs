@@ -1,7 +1,7 @@
 //! Distinguishes start lines of messages from garbage (RFC 2326, 6.1 and 7.1).
 
 use super::Method;
-use mediagen::steps;
+use kit::mediagen::steps;
 
 /// Beginning of a status line.
 const PROTOCOL: &[u8] = b"RTSP/";

@@ -7,7 +7,7 @@ use measure::units::BitRate;
 
 use super::faults::ServerFaults;
 use kit::media::rtp::Pacing;
-use mediagen::frame_rate::FrameRate;
+use kit::mediagen::frame_rate::FrameRate;
 
 /// Transports that the server accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

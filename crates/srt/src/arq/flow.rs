@@ -12,8 +12,8 @@ use super::message_source::MessageSource;
 use super::sender::{Outgoing, Sender};
 use crate::seq::SeqNumber;
 use kit::media::ts::stamped_stream::StampedStream;
-use mediagen::ts::looped_stream::{DATAGRAM_BITS, LoopedStream};
-use mediagen::ts::mux::Steps;
+use kit::mediagen::ts::looped_stream::{DATAGRAM_BITS, LoopedStream};
+use kit::mediagen::ts::mux::Steps;
 use session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 
 /// Number of payloads for which memory is allocated at once. Each of thousands of streams holds one

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Pacing, SendFinished, SendOptions, SendProgress};
+use kit::mediagen::ts::looped_stream::{DATAGRAM_BITS, LoopedStream};
 use kit::reference::interface;
 use kit::source::{Destination, GROUPS_MAX};
-use mediagen::ts::looped_stream::{DATAGRAM_BITS, LoopedStream};
 use report::human::{count, plural, seconds};
 
 use super::long_running::{LongRunning, STOP_TIMEOUT};

@@ -9,8 +9,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use mediagen::ts::packet::{PACKET_LEN, SYNC};
-use mediagen::ts::stamp::Stamp;
+use kit::mediagen::ts::packet::{PACKET_LEN, SYNC};
+use kit::mediagen::ts::stamp::Stamp;
 
 use crate::support::{
     Process, RUN_TIMEOUT, Report, folder, free_port, have, number, run, streamgauge,
@@ -188,7 +188,7 @@ fn wrong(target: &str, stream: &mut TcpStream) -> std::io::Result<()> {
         "/null" => {
             say("HTTP/1.1 200 OK\r\nContent-Type: video/mp2t\r\n\r\n")?;
             loop {
-                stream.write_all(&mediagen::ts::looped_stream::NULL.repeat(7))?;
+                stream.write_all(&kit::mediagen::ts::looped_stream::NULL.repeat(7))?;
                 thread::sleep(Duration::from_millis(10));
             }
         }

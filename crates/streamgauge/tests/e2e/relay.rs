@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use mediagen::ts::packet::{Header, PACKET_LEN};
-use mediagen::ts::stamp::Stamp;
+use kit::mediagen::ts::packet::{Header, PACKET_LEN};
+use kit::mediagen::ts::stamp::Stamp;
 use serde_json::Value;
 
 use crate::namespace::Namespace;

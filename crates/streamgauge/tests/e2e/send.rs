@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use mediagen::ts::packet::PACKET_LEN;
-use mediagen::ts::stamp::Stamp;
+use kit::mediagen::ts::packet::PACKET_LEN;
+use kit::mediagen::ts::stamp::Stamp;
 
 use crate::namespace::Namespace;
 use crate::support::{Process, folder, have, number, streamgauge, wait_for};

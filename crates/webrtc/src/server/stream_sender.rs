@@ -53,7 +53,7 @@ impl EndedStreams {
 
 /// Returns the tracks of generated media.
 pub(super) fn generated_tracks(source: &MediaSource) -> Vec<Track> {
-    let track = |clip: &Arc<mediagen::clip::Clip>| {
+    let track = |clip: &Arc<kit::mediagen::clip::Clip>| {
         let (kind, codec) = Codec::of_clip(clip);
         Track {
             kind,

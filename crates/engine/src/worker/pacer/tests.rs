@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 
 use kit::media::rtp::{Clip, Faults, FlowSettings, RtpFlow};
-use mediagen::frame_rate::FrameRate;
-use mediagen::video::{PictureForm, VideoSettings};
+use kit::mediagen::frame_rate::FrameRate;
+use kit::mediagen::video::{PictureForm, VideoSettings};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use session::{ChannelId, FlowPacket, Flows, PacketHeader};

@@ -1,8 +1,8 @@
 //! Recorded media, variants and byte ranges.
 
-use mediagen::frame_rate::FrameRate;
-use mediagen::segments::{Container, Cut, SegmentedVideo};
-use mediagen::video::{PictureForm, VideoSettings};
+use kit::mediagen::frame_rate::FrameRate;
+use kit::mediagen::segments::{Container, Cut, SegmentedVideo};
+use kit::mediagen::video::{PictureForm, VideoSettings};
 
 use super::*;
 

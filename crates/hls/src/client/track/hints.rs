@@ -244,9 +244,9 @@ mod tests {
     use super::*;
     use crate::playlist::Playlist;
     use kit::http1::Url;
-    use mediagen::frame_rate::FrameRate;
-    use mediagen::segments::{Container, SegmentedVideo};
-    use mediagen::video::{PictureForm, VideoSettings};
+    use kit::mediagen::frame_rate::FrameRate;
+    use kit::mediagen::segments::{Container, SegmentedVideo};
+    use kit::mediagen::video::{PictureForm, VideoSettings};
 
     fn held_map(uri: &str) -> HintedMap {
         HintedMap {

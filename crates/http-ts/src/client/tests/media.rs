@@ -1,8 +1,8 @@
 //! Tests of video and audio that stop, and of the end of streams.
 
 use super::*;
-use mediagen::ts::packet::PAT_PID;
-use mediagen::ts::tables;
+use kit::mediagen::ts::packet::PAT_PID;
+use kit::mediagen::ts::tables;
 
 const MAP: u16 = 0x20;
 const VIDEO: u16 = 0x100;

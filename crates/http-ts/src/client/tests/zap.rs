@@ -2,7 +2,7 @@
 
 use super::*;
 use kit::media::ts::flow::{TsFlow, TsFlowSettings};
-use mediagen::ts::looped_stream::LoopedStream;
+use kit::mediagen::ts::looped_stream::LoopedStream;
 
 fn url(channel: usize) -> String {
     format!("http://10.0.0.1/udp/239.81.0.{channel}:4056")

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use crate::mediagen::ladder::{Encoder, Picture};
+use crate::mediagen::time_code::TimeCode;
 use bytes::Bytes;
 use measure::Time;
-use mediagen::ladder::{Encoder, Picture};
-use mediagen::time_code::TimeCode;
 
 use super::flow::{Pacing, nanos, ticks};
 use super::header::Header;

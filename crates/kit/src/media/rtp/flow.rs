@@ -20,8 +20,8 @@ pub use super::faults::Faults;
 use super::header::Header;
 use super::served_stream::{DepartureCounter, DepartureLog, ServedStream};
 use super::tag;
-pub use mediagen::clip::Clip;
-use mediagen::time_code::TimeCode;
+pub use crate::mediagen::clip::Clip;
+use crate::mediagen::time_code::TimeCode;
 use session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 
 mod playback;

@@ -3,7 +3,7 @@
 use measure::Recorder;
 
 use super::metrics::{LOSS_BURST_LENGTH, LOSS_BURSTS};
-use mediagen::steps;
+use crate::mediagen::steps;
 
 /// A sequence number less than this far ahead of the highest belongs to the stream, with all
 /// numbers in between missing (RFC 3550, A.1: `MAX_DROPOUT`).

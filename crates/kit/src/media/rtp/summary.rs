@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::{RtpReceiver, StreamCounts};
 use crate::media::sdp::MediaKind;
 use crate::media::ts::checker::{DatagramCounts, PidCounts, TsChecker, TsCounts};
+use crate::mediagen::ts::packet::PACKET_LEN;
 use crate::viewer::Delivery;
-use mediagen::ts::packet::PACKET_LEN;
 use session::StreamRow;
 
 /// Columns in the row of an RTP stream, as JSON pointers: kind, URL, source, and the metrics of

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::mediagen::clip::Clip;
 use bytes::Bytes;
 use measure::Time;
-use mediagen::clip::Clip;
 
 use super::encoder_flow::{make_tag, tag_length, tag_number};
 use super::flow::ticks;

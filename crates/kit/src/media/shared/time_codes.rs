@@ -6,7 +6,7 @@ use std::time::Duration;
 use measure::{Recorder, Time};
 
 use super::TimeCodeMetrics;
-use mediagen::time_code::TimeCode;
+use crate::mediagen::time_code::TimeCode;
 
 /// Maximum number of open frames with a time code. A receiver keeps fewer frames open.
 const OPEN_MAX: usize = 16;
@@ -141,10 +141,10 @@ mod tests {
     use crate::media::rtp::flow::{Clip, Faults, FlowSettings, Pacing, RtpFlow};
     use crate::media::rtp::metrics as m;
     use crate::media::rtp::{ReceiverConfig, RtpReceiver};
+    use crate::mediagen::frame_rate::FrameRate;
+    use crate::mediagen::video::{PictureForm, VideoSettings};
     use crate::metrics::{CLIENTS, ZAPPING};
     use crate::viewer::VIEWERS;
-    use mediagen::frame_rate::FrameRate;
-    use mediagen::video::{PictureForm, VideoSettings};
     use session::{Arrival, Flow};
 
     struct Own;

@@ -19,9 +19,9 @@ use serde::Serialize;
 
 use super::metrics as m;
 use crate::media::shared::{Arrivals, stream_counts};
-use mediagen::steps;
-use mediagen::ts::packet::{Header, NULL_PID, PACKET_LEN, PAT_PID, SYNC};
-use mediagen::ts::stamp::Stamp;
+use crate::mediagen::steps;
+use crate::mediagen::ts::packet::{Header, NULL_PID, PACKET_LEN, PAT_PID, SYNC};
+use crate::mediagen::ts::stamp::Stamp;
 use session::ArrivalTimes;
 
 use clock::ProgrammeClock;

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::stamped_stream::StampedStream;
 use crate::media::rtp::header::{FIXED_LENGTH, Header};
-use mediagen::ts::looped_stream::{DATAGRAM, DATAGRAM_BITS, LoopedStream};
-use mediagen::ts::mux::Steps;
+use crate::mediagen::ts::looped_stream::{DATAGRAM, DATAGRAM_BITS, LoopedStream};
+use crate::mediagen::ts::mux::Steps;
 use session::{Flow, FlowPacket, Handover, PacketHeader, Tag};
 
 /// Number of datagrams for which memory is allocated at once.

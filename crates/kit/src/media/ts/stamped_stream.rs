@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::BytesMut;
 use measure::Time;
 
-use mediagen::ts::looped_stream::{DATAGRAM, LoopedStream, PACKETS_PER_DATAGRAM};
-use mediagen::ts::mux::Mux;
-use mediagen::ts::packet::PACKET_LEN;
-use mediagen::ts::stamp::Stamp;
+use crate::mediagen::ts::looped_stream::{DATAGRAM, LoopedStream, PACKETS_PER_DATAGRAM};
+use crate::mediagen::ts::mux::Mux;
+use crate::mediagen::ts::packet::PACKET_LEN;
+use crate::mediagen::ts::stamp::Stamp;
 
 /// Makes the datagrams of one sender.
 #[derive(Debug)]

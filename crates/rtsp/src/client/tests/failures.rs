@@ -330,7 +330,7 @@ fn flooding_servers_fail_the_client_cheaply() {
                 bench.asked(Method::Options);
             }
             let flood = text.repeat(256 * 1024 / text.len());
-            let steps = mediagen::steps::of(|| bench.bytes(flood.as_bytes()));
+            let steps = kit::mediagen::steps::of(|| bench.bytes(flood.as_bytes()));
             assert!(steps < 4 << 20, "{steps} steps for {text}");
             let (before, outcome) = bench.ended();
             assert!(

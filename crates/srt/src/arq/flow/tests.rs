@@ -15,7 +15,7 @@ use crate::codec::packet::{DataHeader, KeyFlag, Packet};
 use crate::reorder_buffer::ReorderBuffer;
 use crate::seq::{SeqNumber, SocketClock};
 use kit::media::ts::checker::{DatagramCounts, TsChecker, TsCheckerConfig, TsCounts};
-use mediagen::ts::looped_stream::DATAGRAM;
+use kit::mediagen::ts::looped_stream::DATAGRAM;
 use session::ArrivalTimes;
 
 /// XORs each byte with the low byte of the sequence number, and appends that byte 16 times.

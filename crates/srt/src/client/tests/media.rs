@@ -1,9 +1,9 @@
 //! Video and audio that stop.
 
 use super::*;
-use mediagen::ts::looped_stream::LoopedStream;
-use mediagen::ts::packet::{PACKET_LEN, PAT_PID, SYNC, write_pcr};
-use mediagen::ts::tables;
+use kit::mediagen::ts::looped_stream::LoopedStream;
+use kit::mediagen::ts::packet::{PACKET_LEN, PAT_PID, SYNC, write_pcr};
+use kit::mediagen::ts::tables;
 
 const MAP: u16 = 0x20;
 const VIDEO: u16 = 0x100;

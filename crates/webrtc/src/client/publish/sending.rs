@@ -1,8 +1,8 @@
 //! Start and end of sending over a PeerConnection.
 
 use bytes::BytesMut;
+use kit::mediagen::ladder::Encoder;
 use measure::Time;
-use mediagen::ladder::Encoder;
 use std::time::Duration;
 
 use super::encrypted_flow::{EncryptedFlow, LayerExtensions};

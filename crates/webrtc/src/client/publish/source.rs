@@ -1,7 +1,7 @@
 //! Streams of the source that a client publishes or feeds: what is offered, and what is sent.
 
+use kit::mediagen::ladder::Encoder;
 use measure::Time;
-use mediagen::ladder::Encoder;
 
 use super::media::StreamMedia;
 use crate::client::setup::Setup;

@@ -1,7 +1,7 @@
 //! Encryption of sent packets, retransmissions, and feedback.
 
 use bytes::BytesMut;
-use mediagen::ladder::Encoder;
+use kit::mediagen::ladder::Encoder;
 
 use super::*;
 use crate::certificate::Certificate;

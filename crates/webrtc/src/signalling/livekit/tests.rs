@@ -1,8 +1,8 @@
 use std::collections::VecDeque;
 
+use kit::mediagen::picture_size::PictureSize;
 use measure::units::TimeSpan;
 use measure::{Catalogue, Recorder};
-use mediagen::picture_size::PictureSize;
 use proptest::prelude::*;
 
 use super::message::{

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use mediagen::frame_rate::FrameRate;
-use mediagen::ladder::Ladder;
-use mediagen::video::{PictureForm, VideoSettings};
+use crate::mediagen::frame_rate::FrameRate;
+use crate::mediagen::ladder::Ladder;
+use crate::mediagen::video::{PictureForm, VideoSettings};
 
 use super::*;
 

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 
 use super::*;
-use mediagen::frame_rate::FrameRate;
-use mediagen::video::{PictureForm, VideoSettings};
+use crate::mediagen::frame_rate::FrameRate;
+use crate::mediagen::video::{PictureForm, VideoSettings};
 
 fn clip() -> Arc<Clip> {
     static CLIP: LazyLock<Arc<Clip>> = LazyLock::new(|| {

@@ -6,7 +6,7 @@ use super::{RtpMetrics, RtpReceiver};
 use crate::media::rtp::VideoCodec;
 use crate::media::rtp::frame_assembler::PictureSearch;
 use crate::media::rtp::header::Header;
-use mediagen::time_code::TimeCode;
+use crate::mediagen::time_code::TimeCode;
 use session::Arrival;
 
 impl RtpReceiver {

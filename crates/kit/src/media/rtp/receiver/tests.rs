@@ -396,7 +396,7 @@ fn cost_per_packet_is_bounded_despite_large_gaps() {
     for stride in [2, 65, 500, 2047, 2048, 2049, 2999] {
         let mut bench = Bench::new();
         let packets = 5000u16;
-        let steps = mediagen::steps::of(|| {
+        let steps = crate::mediagen::steps::of(|| {
             bench.packets((0..packets).map(|number| number.wrapping_mul(stride)));
         });
         // The words of the window, and each number in the words that are not skipped as a whole.

@@ -7,7 +7,7 @@ use measure::{Recorder, Time};
 
 use super::TsCounts;
 use crate::media::ts::metrics as m;
-use mediagen::ts::packet::PCR_WRAP;
+use crate::mediagen::ts::packet::PCR_WRAP;
 
 /// Difference between clock and elapsed time that counts as a jump, in nanoseconds.
 const JUMP_NANOS: u64 = 1_000_000_000;

@@ -6,7 +6,7 @@ use measure::{Recorder, Time};
 
 use crate::media::shared::{TimeCodes, time_code_metrics};
 use crate::media::ts::metrics as m;
-use mediagen::time_code::TimeCode;
+use crate::mediagen::time_code::TimeCode;
 
 /// PID that no packet has.
 const NO_PID: u16 = u16::MAX;

@@ -8,9 +8,9 @@ use measure::{Recorder, Time};
 
 use super::DatagramCounts;
 use crate::media::ts::metrics as m;
-use mediagen::steps;
-use mediagen::ts::packet::PACKET_LEN;
-use mediagen::ts::stamp::Stamp;
+use crate::mediagen::steps;
+use crate::mediagen::ts::packet::PACKET_LEN;
+use crate::mediagen::ts::stamp::Stamp;
 
 /// Number of recent datagrams that are remembered to detect duplicates.
 const WINDOW: u64 = 4096;

@@ -9,8 +9,8 @@
 use measure::Recorder;
 
 use super::{ArrivalTimes, PACKET_LEN, PAT_PID, Time, TsChecker};
-use mediagen::ts::packet::{NULL_PID, SYNC};
-use mediagen::ts::stamp::{STAMP_PID, Stamp};
+use crate::mediagen::ts::packet::{NULL_PID, SYNC};
+use crate::mediagen::ts::stamp::{STAMP_PID, Stamp};
 
 /// Bits in the first four bytes that show an undamaged packet with payload only (ISO/IEC 13818-1,
 /// 2.4.3.2).

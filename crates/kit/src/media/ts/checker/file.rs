@@ -1,8 +1,8 @@
 //! Transport streams that arrive as files.
 
-use mediagen::steps;
-use mediagen::time_code::TimeCode;
-use mediagen::ts::packet::{Header, NULL_PID, PACKET_LEN, PAT_PID, SYNC};
+use crate::mediagen::steps;
+use crate::mediagen::time_code::TimeCode;
+use crate::mediagen::ts::packet::{Header, NULL_PID, PACKET_LEN, PAT_PID, SYNC};
 
 use super::TsCounts;
 use super::pids::Pids;
@@ -247,9 +247,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use mediagen::frame_rate::FrameRate;
-    use mediagen::segments::{Container, Cut, SegmentedVideo};
-    use mediagen::video::{PictureForm, VideoSettings};
+    use crate::mediagen::frame_rate::FrameRate;
+    use crate::mediagen::segments::{Container, Cut, SegmentedVideo};
+    use crate::mediagen::video::{PictureForm, VideoSettings};
 
     const PICTURES: u64 = 10;
 

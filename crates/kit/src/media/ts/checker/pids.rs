@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::TsCounts;
-use mediagen::ts::packet::Header;
+use crate::mediagen::ts::packet::Header;
 
 /// Maximum number of PIDs whose continuity is checked. A programme has about five, a whole
 /// transponder about fifty.

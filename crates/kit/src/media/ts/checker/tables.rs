@@ -1,8 +1,8 @@
 //! Programme association and programme map (ISO/IEC 13818-1, 2.4.4): the meaning of PIDs.
 
 use super::TsCounts;
-use mediagen::steps;
-use mediagen::ts::packet::{Header, PAT_PID};
+use crate::mediagen::steps;
+use crate::mediagen::ts::packet::{Header, PAT_PID};
 
 /// Maximum length of a section of either table (2.4.4.3 and 2.4.4.8).
 const SECTION_MAX: usize = 1024;

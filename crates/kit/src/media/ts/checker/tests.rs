@@ -4,9 +4,9 @@ use measure::{Catalogue, CounterId, HistogramId};
 use proptest::prelude::*;
 
 use super::*;
+use crate::mediagen::ts::packet::write_pcr;
 use crate::metrics::{CLIENTS, ZAPPING};
 use crate::viewer::VIEWERS;
-use mediagen::ts::packet::write_pcr;
 
 mod coded_pictures;
 mod fast_path;

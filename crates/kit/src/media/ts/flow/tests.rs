@@ -6,11 +6,11 @@ mod files;
 mod programmes;
 
 use super::*;
-use mediagen::ts::looped_stream::PACKETS_PER_DATAGRAM;
-use mediagen::ts::packet::PACKET_LEN;
-use mediagen::ts::packet::{Header, NULL_PID, PAT_PID, PCR_HZ, PCR_WRAP};
-use mediagen::ts::stamp::STAMP_PID;
-use mediagen::ts::stamp::Stamp;
+use crate::mediagen::ts::looped_stream::PACKETS_PER_DATAGRAM;
+use crate::mediagen::ts::packet::PACKET_LEN;
+use crate::mediagen::ts::packet::{Header, NULL_PID, PAT_PID, PCR_HZ, PCR_WRAP};
+use crate::mediagen::ts::stamp::STAMP_PID;
+use crate::mediagen::ts::stamp::Stamp;
 
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 

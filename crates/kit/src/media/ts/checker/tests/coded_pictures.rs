@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use mediagen::time_code::TimeCode;
-use mediagen::ts::looped_stream::LoopedStream;
-use mediagen::ts::mux::Mux;
+use crate::mediagen::time_code::TimeCode;
+use crate::mediagen::ts::looped_stream::LoopedStream;
+use crate::mediagen::ts::mux::Mux;
 
 use super::*;
 

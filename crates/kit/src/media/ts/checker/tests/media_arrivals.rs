@@ -1,7 +1,7 @@
 //! Video and audio, each on its own.
 
 use super::*;
-use mediagen::ts::tables;
+use crate::mediagen::ts::tables;
 
 const AUDIO: u16 = 0x101;
 const H264: u8 = 0x1b;

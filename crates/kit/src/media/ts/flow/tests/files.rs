@@ -4,12 +4,12 @@ use std::time::Duration;
 use measure::Time;
 use proptest::prelude::*;
 
-use mediagen::ts::from_file::FileError;
-use mediagen::ts::from_file::time_in;
-use mediagen::ts::looped_stream::{LoopedStream, NULL, TIME_WRAP, read_time};
-use mediagen::ts::packet::{Header, NULL_PID, PACKET_LEN};
-use mediagen::ts::stamp::STAMP_PID;
-use mediagen::ts::tables::{packets as cut, pmt};
+use crate::mediagen::ts::from_file::FileError;
+use crate::mediagen::ts::from_file::time_in;
+use crate::mediagen::ts::looped_stream::{LoopedStream, NULL, TIME_WRAP, read_time};
+use crate::mediagen::ts::packet::{Header, NULL_PID, PACKET_LEN};
+use crate::mediagen::ts::stamp::STAMP_PID;
+use crate::mediagen::ts::tables::{packets as cut, pmt};
 
 use super::{all_of, check, settings};
 use crate::media::ts::flow::TsFlow;

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use mediagen::frame_rate::FrameRate;
-use mediagen::ts::looped_stream::LoopedStream;
-use mediagen::ts::synthetic::{Programme, SyntheticError};
-use mediagen::video::{PictureForm, Profile};
+use crate::mediagen::frame_rate::FrameRate;
+use crate::mediagen::ts::looped_stream::LoopedStream;
+use crate::mediagen::ts::synthetic::{Programme, SyntheticError};
+use crate::mediagen::video::{PictureForm, Profile};
 
 use super::{all_of, check, settings};
 

@@ -336,6 +336,14 @@ fn reports_are_made_from_run_files_alone() {
 }
 
 #[test]
+fn libraries_for_tests_are_not_in_the_command() {
+    let found = dependencies("streamgauge", None);
+    for other in ["allocation-counter", "insta", "jsonschema", "proptest"] {
+        assert!(!found.contains(other), "it is only for tests: {other}");
+    }
+}
+
+#[test]
 fn only_the_crate_for_several_machines_has_an_async_runtime() {
     let other_runtimes = ["async-std", "smol", "futures-executor"];
     let found = dependencies("streamgauge", None);

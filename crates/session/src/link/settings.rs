@@ -110,9 +110,9 @@ impl Loss {
 /// Queue in front of the serialiser.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Queue {
-    /// How much may wait in it.
+    /// Maximum that waits in it.
     pub limit: QueueLimit,
-    /// Which packets are dropped.
+    /// Rule by which packets are dropped.
     pub discipline: Discipline,
 }
 

@@ -129,7 +129,7 @@ pub struct LoadError {
     pub keys: Vec<&'static str>,
     /// Index of the stage at fault; `None` if the fault is elsewhere.
     pub stage: Option<usize>,
-    /// What is wrong.
+    /// Description of the fault.
     pub message: String,
     /// How to fix it.
     pub help: String,

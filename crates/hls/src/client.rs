@@ -225,6 +225,13 @@ impl Client {
         bytes: &[u8],
         arrived: impl Fn(usize) -> Time,
     ) {
+        let connection = self.tracks[track].lane_mut(lane);
+        if connection.is_refused() {
+            if let Some(refusal) = connection.skip_refused(bytes.len() as u64) {
+                self.refuse(cx, track, lane, refusal);
+            }
+            return;
+        }
         if lane == Lane::Media && self.tracks[track].receives_open_range() {
             cx.recorder.add(m::PAYLOAD_BYTES, bytes.len() as u64);
             let own = &mut self.tracks[track];
@@ -274,6 +281,12 @@ impl Client {
 
     fn handle_end(&mut self, cx: &mut Context<'_>, track: usize, lane: Lane, at: Time) {
         let own = &mut self.tracks[track];
+        if own.lane(lane).is_refused() {
+            if let Some(refusal) = own.lane_mut(lane).end_response(cx) {
+                self.refuse(cx, track, lane, refusal);
+            }
+            return;
+        }
         let range = own.media.range().filter(|_| lane == Lane::Media);
         own.is_short = range.is_some_and(|range| own.body_bytes < range.length);
         let checked = match lane {
@@ -608,7 +621,7 @@ impl Client {
     fn handle_time(&mut self, cx: &mut Context<'_>) {
         for track in 0..self.tracks.len() {
             for lane in [Lane::Playlists, Lane::Media] {
-                let connection = self.tracks[track].lane(lane);
+                let connection = self.tracks[track].lane_mut(lane);
                 let due = connection.deadline(&self.config);
                 if self.phase == Phase::Active && due.is_some_and(|due| due <= cx.now) {
                     let refusal = connection.late(&self.config);

@@ -28,6 +28,12 @@ const KEYS_MAX: usize = 8;
 /// Minimum number of bytes of a body that are worth reading together.
 const LONG_REST: u64 = 16 << 10;
 
+/// Maximum number of bytes of the body of a refusal that are read.
+const REFUSAL_BYTES_MAX: u64 = 64 << 10;
+
+/// Maximum time for which the body of a refusal is awaited.
+const REFUSAL_TIME_MAX: Duration = Duration::from_secs(2);
+
 /// State that the connections of a client share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -99,7 +105,17 @@ pub(super) struct Request {
     pub(super) coding: Option<String>,
     /// Time that the response was in caches, if it states one.
     pub(super) age: Option<Duration>,
+    /// Set while the body of a refusal arrives.
+    refused: Option<Box<Refused>>,
     visited: Vec<Url>,
+}
+
+/// A refusal whose body is read, so that the connection can be used again.
+#[derive(Debug)]
+struct Refused {
+    refusal: Refusal,
+    /// Number of bytes of the body that have arrived.
+    bytes: u64,
 }
 
 /// Reason why a request failed.
@@ -150,6 +166,7 @@ impl Connection {
             takes_gzip: wish.takes_gzip,
             coding: None,
             age: None,
+            refused: None,
             visited: Vec::new(),
         }));
         self.send_or_open(cx, config, shared);
@@ -262,8 +279,8 @@ impl Connection {
         self.state = State::Requested;
     }
 
-    /// Takes the head of the response. Returns `true` if the wanted body follows, `false` if the
-    /// client was redirected.
+    /// Takes the head of the response. Returns `true` if a body follows, `false` if the client was
+    /// redirected.
     pub(super) fn handle_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -328,7 +345,18 @@ impl Connection {
             }
             status => {
                 let failure = Failure::from_status(status);
-                Err(self.refusal(failure, &format!("{status} {}", head.reason)))
+                let refusal = self.refusal(failure, &format!("{status} {}", head.reason));
+                let rest = self.decoder.bytes_left();
+                let is_long = rest.is_some_and(|rest| rest > REFUSAL_BYTES_MAX);
+                let may_stay = self.keeps_alive && !is_long;
+                match self.request.as_mut().filter(|_| may_stay) {
+                    Some(request) => {
+                        let bytes = 0;
+                        request.refused = Some(Box::new(Refused { refusal, bytes }));
+                        Ok(true)
+                    }
+                    None => Err(refusal),
+                }
             }
         }
     }
@@ -381,13 +409,38 @@ impl Connection {
         }
     }
 
-    /// Ends the request whose response is complete.
-    pub(super) fn finish_response(&mut self, cx: &mut Context<'_>) -> Option<Box<Request>> {
+    /// True while the body of a refusal arrives.
+    pub(super) fn is_refused(&self) -> bool {
+        let request = self.request.as_ref();
+        request.is_some_and(|request| request.refused.is_some())
+    }
+
+    /// Skips bytes of the body of a refusal. Returns the refusal if they are too many.
+    pub(super) fn skip_refused(&mut self, bytes: u64) -> Option<Refusal> {
+        let refused = self.request.as_mut()?.refused.as_mut()?;
+        refused.bytes += bytes;
+        let is_long = refused.bytes > REFUSAL_BYTES_MAX;
+        is_long.then(|| self.take_refused()).flatten()
+    }
+
+    /// Ends the response that is complete. Returns the refusal if it was one; the request is to be
+    /// given up then.
+    pub(super) fn end_response(&mut self, cx: &mut Context<'_>) -> Option<Refusal> {
         self.is_used = true;
         self.state = State::Idle;
         if !self.keeps_alive || self.channel.is_none() {
             self.close(cx);
         }
+        self.take_refused()
+    }
+
+    fn take_refused(&mut self) -> Option<Refusal> {
+        Some(self.request.as_mut()?.refused.take()?.refusal)
+    }
+
+    /// Ends the request whose response is complete.
+    pub(super) fn finish_response(&mut self, cx: &mut Context<'_>) -> Option<Box<Request>> {
+        self.end_response(cx);
         self.request.take()
     }
 
@@ -396,9 +449,9 @@ impl Connection {
         self.keeps_alive = false;
     }
 
-    /// Gives up the request.
+    /// Gives up the request. A connection whose response is complete stays open.
     pub(super) fn give_up(&mut self, cx: &mut Context<'_>) -> Option<Box<Request>> {
-        if self.request.is_some() {
+        if self.request.is_some() && self.state != State::Idle {
             self.close(cx);
         }
         self.request.take()
@@ -430,6 +483,9 @@ impl Connection {
         let state = std::mem::replace(&mut self.state, State::Closed);
         if self.request.is_none() {
             return Ok(false);
+        }
+        if let Some(refusal) = self.take_refused() {
+            return Err(refusal);
         }
         let at_close = self.decoder.at_close();
         // The server closed the idle connection before it had the request (RFC 9112, 9.3.1).
@@ -467,13 +523,22 @@ impl Connection {
             State::Requested => {
                 Some(request.sent_at + config.request_timeout.0.max(request.patience))
             }
-            State::Body => Some(request.head_at? + config.body_timeout.0),
+            State::Body => {
+                let limit = match request.refused {
+                    Some(_) => config.body_timeout.0.min(REFUSAL_TIME_MAX),
+                    None => config.body_timeout.0,
+                };
+                Some(request.head_at? + limit)
+            }
             State::Closed | State::Opening | State::Idle => None,
         }
     }
 
     /// Returns why the request fails at its deadline.
-    pub(super) fn late(&self, config: &ClientConfig) -> Refusal {
+    pub(super) fn late(&mut self, config: &ClientConfig) -> Refusal {
+        if let Some(refusal) = self.take_refused() {
+            return refusal;
+        }
         match self.state {
             State::Body => {
                 let text = format!("the body was not complete within {}", config.body_timeout);

@@ -222,11 +222,11 @@ impl ResponseDecoder {
         ResponseDecoder::default()
     }
 
-    /// Returns the number of body bytes that are still to arrive, if the response states its length
-    /// and its head has arrived.
+    /// Returns the number of body bytes that are still to arrive, if it is known.
     pub fn bytes_left(&self) -> Option<u64> {
         match self.state {
             State::Length(left) => Some(left),
+            State::Ending | State::Over => Some(0),
             _ => None,
         }
     }

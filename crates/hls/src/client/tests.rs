@@ -18,6 +18,7 @@ mod live;
 mod low_latency;
 mod odd;
 mod open_ranges;
+mod refused;
 mod variants;
 mod vod;
 

@@ -10,7 +10,8 @@ fn recorded(count: u64, seconds: u64) -> Answer {
     playlist("", &(lines + "#EXT-X-ENDLIST\n"))
 }
 
-fn window(first: u64, end: u64) -> Answer {
+/// A live playlist of these segments of 2 s.
+pub(super) fn window(first: u64, end: u64) -> Answer {
     let mut lines = String::new();
     for number in first..end {
         lines += &format!("#EXTINF:2,\n{number}.ts\n");
@@ -18,7 +19,7 @@ fn window(first: u64, end: u64) -> Answer {
     playlist(&format!("#EXT-X-MEDIA-SEQUENCE:{first}"), &lines)
 }
 
-fn segment() -> Answer {
+pub(super) fn segment() -> Answer {
     Answer::ok([0xff; 188])
 }
 

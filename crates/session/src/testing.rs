@@ -1,9 +1,9 @@
 //! Two sessions against each other in virtual time, over a seeded network: no ports, no sleeps.
 //!
 //! [`Pair`] takes the place of the engine: it carries out the outputs of a client and of a server's
-//! sessions. Datagrams travel over a [`crate::link::Link`], which knows exactly what it did to them, and
-//! bytes over reliable streams that are split anywhere. Events happen in the same order in every
-//! run with the same seed.
+//! sessions. Datagrams travel over a [`Link`](crate::link::Link), which knows exactly what it did
+//! to them, and bytes over reliable streams that are split anywhere. Events happen in the same order
+//! in every run with the same seed.
 //!
 //! Compiled for the crate's own tests, and for other crates with the feature `testing`.
 

@@ -1,5 +1,6 @@
 //! Socket readiness: the polls of a worker, and the sockets that still have unread data.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -25,6 +26,8 @@ pub(super) struct Readiness {
     /// whenever it is awake, at the latest at the next heartbeat. Arrival times are the kernel's,
     /// and with thousands of clients a wake-up for each report would cost more than reading it.
     control: Poll,
+    /// True once a socket was registered there.
+    has_control: Cell<bool>,
     timer: Timer,
     unread: Vec<SocketId>,
 }
@@ -69,6 +72,7 @@ impl Readiness {
         Ok(Readiness {
             poll,
             control: Poll::new()?,
+            has_control: Cell::new(false),
             timer,
             unread: Vec::new(),
         })
@@ -89,9 +93,11 @@ impl Readiness {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(false),
             result => result?,
         }
-        match self.control.poll(&mut ready.control, Some(Duration::ZERO)) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => result?,
+        if self.has_control.get() {
+            match self.control.poll(&mut ready.control, Some(Duration::ZERO)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => result?,
+            }
         }
         if ready.events.iter().any(|event| event.token() == TIMER) {
             self.timer.fired();
@@ -114,6 +120,7 @@ impl Readiness {
 
     /// Registers a socket that never wakes the loop.
     pub(super) fn poll_control(&self, socket: &mut impl Source, id: SocketId) -> io::Result<()> {
+        self.has_control.set(true);
         let registry = self.control.registry();
         registry.register(socket, id.token(), Interest::READABLE)
     }

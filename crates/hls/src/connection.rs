@@ -176,15 +176,16 @@ impl Connection {
         let Some(request) = &mut self.request else {
             return;
         };
-        let url = request.url.clone();
         request.sent_at = cx.now;
         request.head_at = None;
+        let url = &request.url;
         let is_there = |server: &Url| {
             server.is_secure() == url.is_secure() && server.authority() == url.authority()
         };
         if self.state == State::Idle && self.server.as_ref().is_some_and(is_there) {
             return self.send(cx, config, shared);
         }
+        let url = url.clone();
         self.close(cx);
         let channel = ChannelId(shared.next_channel);
         shared.next_channel += 1;

@@ -331,10 +331,9 @@ impl MediaPlaylist {
     }
 
     /// Returns the segment of this number.
-    pub fn segment(&self, sequence: u64) -> Option<&Segment> {
+    pub fn segment(&self, sequence: u64) -> Option<&Arc<Segment>> {
         let index = sequence.checked_sub(self.media_sequence)?;
-        let segment = self.segments.get(usize::try_from(index).ok()?)?;
-        Some(segment)
+        self.segments.get(usize::try_from(index).ok()?)
     }
 
     /// Place of what will be added next: the next segment, or the next part of it.
@@ -509,9 +508,15 @@ impl Map {
 
 impl Segment {
     /// Last component of the path of its URI: the rest may hold a token, or name an edge.
-    pub(crate) fn name(&self) -> &str {
+    fn name(&self) -> &str {
         let path = self.uri.split(['?', '#']).next().unwrap_or(&self.uri);
         path.rsplit('/').next().unwrap_or(path)
+    }
+
+    /// True if a segment of the same number in another playlist has another name.
+    pub(crate) fn is_renamed(&self, other: &Segment) -> bool {
+        // Playlists share segments that are the same.
+        !std::ptr::eq(self, other) && self.name() != other.name()
     }
 
     /// Date of its first sample, if the playlist states it for this segment.

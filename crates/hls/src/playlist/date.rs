@@ -38,8 +38,13 @@ fn seconds(text: &str) -> Option<Duration> {
     let (whole, fraction) = text.split_once(['.', ',']).unwrap_or((text, "0"));
     let whole = u64::try_from(number(whole, 2)?).ok()?;
     let fraction = fraction.get(..9).unwrap_or(fraction);
-    let nanoseconds = format!("{fraction:0<9}");
-    let nanoseconds = u32::try_from(number(&nanoseconds, 9)?).ok()?;
+    // Value of the next digit, in nanoseconds.
+    let mut unit = 100_000_000;
+    let mut nanoseconds = 0;
+    for digit in fraction.chars() {
+        nanoseconds += digit.to_digit(10)? * unit;
+        unit /= 10;
+    }
     (whole <= 60).then(|| Duration::new(whole, nanoseconds))
 }
 

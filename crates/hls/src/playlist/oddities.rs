@@ -114,8 +114,7 @@ impl Oddities {
         let renamed = before.and_then(|before| {
             own.numbered().find_map(|(segment, sequence)| {
                 let before = before.segment(sequence)?;
-                let is_other = before.name() != segment.name();
-                is_other.then(|| Oddity::Renamed {
+                segment.is_renamed(before).then(|| Oddity::Renamed {
                     sequence,
                     before: quoted(&before.uri),
                     now: quoted(&segment.uri),

@@ -241,20 +241,52 @@ impl Builder<'_> {
             byte_range(length, offset, uri, self.segments.last().map(Arc::as_ref))
         });
         let date = self.date_of_next();
-        let is_date_stated = self.date.take().is_some();
         let segment = Segment {
             duration,
-            uri: uri.into(),
+            uri: Box::default(),
             range,
             map: self.map.clone(),
             date,
-            is_date_stated,
+            is_date_stated: self.date.take().is_some(),
             is_discontinuous: std::mem::take(&mut self.is_discontinuous),
             is_gap: std::mem::take(&mut self.is_gap),
             key: self.key.clone(),
         };
-        self.segments.push(Arc::new(segment));
+        let segment = self.known(&segment, uri).unwrap_or_else(|| {
+            let uri = uri.into();
+            Arc::new(Segment { uri, ..segment })
+        });
+        self.segments.push(segment);
         Ok(())
+    }
+
+    /// Returns the next segment of the playlist before, if it is this one with this URI. Most are.
+    fn known(&self, segment: &Segment, uri: &str) -> Option<Arc<Segment>> {
+        let sequence = self
+            .media_sequence
+            .checked_add(self.segments.len() as u64)?;
+        let Segment {
+            duration,
+            uri: _,
+            range,
+            map,
+            date,
+            is_date_stated,
+            is_discontinuous,
+            is_gap,
+            key,
+        } = segment;
+        let known = self.before?.segment(sequence)?;
+        let is_same = *known.uri == *uri
+            && known.duration == *duration
+            && known.range == *range
+            && known.map == *map
+            && known.date == *date
+            && known.is_date_stated == *is_date_stated
+            && known.is_discontinuous == *is_discontinuous
+            && known.is_gap == *is_gap
+            && known.key == *key;
+        is_same.then(|| known.clone())
     }
 
     /// Notes a tag whose value is wrong.

@@ -504,3 +504,71 @@ proptest! {
         }
     }
 }
+
+/// A playlist whose third segment has these tags before its duration, and what follows it.
+fn with_third(sequence: u64, tags: &str, end: &str) -> String {
+    format!(
+        "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:{sequence}\n\
+         #EXT-X-MAP:URI=\"i\"\n#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n\
+         #EXTINF:2,\na\n#EXTINF:2,\nb\n{tags}#EXTINF:{end}\n"
+    )
+}
+
+#[test]
+fn segments_that_stay_are_shared_with_the_playlist_before() {
+    let before = media(&with_third(7, "", "2,\nc"));
+    let after = |text: &str| match Playlist::parse(text.as_bytes(), Some(&before)) {
+        Ok(Playlist::Media(playlist)) => *playlist,
+        other => panic!("{other:?}"),
+    };
+    let is_shared = |now: &MediaPlaylist| -> Vec<bool> {
+        let shared = |(own, at)| {
+            let before = before.segment(at);
+            before.is_some_and(|before| Arc::ptr_eq(before, own))
+        };
+        now.numbered().map(shared).collect()
+    };
+    assert_eq!(is_shared(&after(&with_third(7, "", "2,\nc"))), [true; 3]);
+    // Each of what a segment has.
+    for (tags, end) in [
+        ("", "1,\nc"),
+        ("", "2,\nd"),
+        ("#EXT-X-BYTERANGE:5\n", "2,\nc"),
+        ("#EXT-X-MAP:URI=\"j\"\n", "2,\nc"),
+        ("#EXT-X-PROGRAM-DATE-TIME:2026-11-29T06:44:13Z\n", "2,\nc"),
+        ("#EXT-X-DISCONTINUITY\n", "2,\nc"),
+        ("#EXT-X-GAP\n", "2,\nc"),
+        ("#EXT-X-KEY:METHOD=NONE\n", "2,\nc"),
+        ("#EXT-X-KEY:METHOD=AES-128,URI=\"l\"\n", "2,\nc"),
+    ] {
+        let text = with_third(7, tags, end);
+        let now = after(&text);
+        assert_eq!(is_shared(&now), [true, true, false], "{tags}{end}");
+        // It is what it would be alone.
+        assert_eq!(now.segments, media(&text).segments, "{tags}{end}");
+    }
+    // One segment later, under the same names, they are others.
+    assert_eq!(is_shared(&after(&with_third(8, "", "2,\nc"))), [false; 3]);
+}
+
+#[test]
+fn fractions_of_seconds_in_dates_have_any_number_of_digits() {
+    for (fraction, nanoseconds) in [
+        ("", 0),
+        (".", 0),
+        (".5", 500_000_000),
+        (",05", 50_000_000),
+        (".123456789", 123_456_789),
+        (".1234567891", 123_456_789),
+    ] {
+        let text = format!(
+            "#EXTM3U\n#EXT-X-TARGETDURATION:2\n\
+             #EXT-X-PROGRAM-DATE-TIME:1970-01-01T00:00:01{fraction}Z\n#EXTINF:2,\na\n"
+        );
+        let date = media(&text).segments[0].date;
+        assert_eq!(date, Some(Duration::new(1, nanoseconds)), "{fraction}");
+    }
+    let text = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n\
+                #EXT-X-PROGRAM-DATE-TIME:1970-01-01T00:00:01.5xZ\n#EXTINF:2,\na\n";
+    assert_eq!(media(text).segments[0].date, None);
+}

@@ -332,6 +332,6 @@ fn differs(before: &MediaPlaylist, now: &MediaPlaylist) -> bool {
     common.any(|(before, now)| {
         let dates = before.stated_date().zip(now.stated_date());
         let apart = dates.map(|(before, now)| before.abs_diff(now));
-        before.name() != now.name() || apart.is_some_and(|apart| apart > DATES_MAX)
+        now.is_renamed(before) || apart.is_some_and(|apart| apart > DATES_MAX)
     })
 }

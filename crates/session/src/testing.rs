@@ -2,8 +2,8 @@
 //!
 //! [`Pair`] takes the place of the engine: it carries out the outputs of a client and of a server's
 //! sessions. Datagrams travel over a [`Link`](crate::link::Link), which knows exactly what it did
-//! to them, and bytes over reliable streams that are split anywhere. Events happen in the same order
-//! in every run with the same seed.
+//! to them, and bytes over reliable streams that are split anywhere. Events happen in the same
+//! order in every run with the same seed.
 //!
 //! Compiled for the crate's own tests, and for other crates with the feature `testing`.
 

@@ -1,4 +1,4 @@
-//! Generated VP8 video, like H.264 ([`crate::mediagen::h264`]): a valid stream of any bit rate, without an
+//! Generated VP8 video, like H.264 ([`super::h264`]): a valid stream of any bit rate, without an
 //! encoder library.
 //!
 //! The pictures are grey columns with a moving bar and a moving patch of texture, which has as many

@@ -510,6 +510,7 @@ fn with_third(sequence: u64, tags: &str, end: &str) -> String {
     format!(
         "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:{sequence}\n\
          #EXT-X-MAP:URI=\"i\"\n#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n\
+         #EXT-X-PROGRAM-DATE-TIME:2026-11-29T06:44:09Z\n\
          #EXTINF:2,\na\n#EXTINF:2,\nb\n{tags}#EXTINF:{end}\n"
     )
 }
@@ -535,6 +536,8 @@ fn segments_that_stay_are_shared_with_the_playlist_before() {
         ("", "2,\nd"),
         ("#EXT-X-BYTERANGE:5\n", "2,\nc"),
         ("#EXT-X-MAP:URI=\"j\"\n", "2,\nc"),
+        ("#EXT-X-PROGRAM-DATE-TIME:2026-11-29T06:44:14Z\n", "2,\nc"),
+        // The same date, but stated.
         ("#EXT-X-PROGRAM-DATE-TIME:2026-11-29T06:44:13Z\n", "2,\nc"),
         ("#EXT-X-DISCONTINUITY\n", "2,\nc"),
         ("#EXT-X-GAP\n", "2,\nc"),

@@ -537,7 +537,7 @@ fn segments_that_stay_are_shared_with_the_playlist_before() {
         ("#EXT-X-BYTERANGE:5\n", "2,\nc"),
         ("#EXT-X-MAP:URI=\"j\"\n", "2,\nc"),
         ("#EXT-X-PROGRAM-DATE-TIME:2026-11-29T06:44:14Z\n", "2,\nc"),
-        // The same date, but stated.
+        // This date is also the derived one.
         ("#EXT-X-PROGRAM-DATE-TIME:2026-11-29T06:44:13Z\n", "2,\nc"),
         ("#EXT-X-DISCONTINUITY\n", "2,\nc"),
         ("#EXT-X-GAP\n", "2,\nc"),
@@ -547,7 +547,7 @@ fn segments_that_stay_are_shared_with_the_playlist_before() {
         let text = with_third(7, tags, end);
         let now = after(&text);
         assert_eq!(is_shared(&now), [true, true, false], "{tags}{end}");
-        // It is what it would be alone.
+        // Without the playlist before, the result is the same.
         assert_eq!(now.segments, media(&text).segments, "{tags}{end}");
     }
     // One segment later, under the same names, they are others.

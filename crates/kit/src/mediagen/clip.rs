@@ -20,7 +20,7 @@ pub(crate) use from_file::Coding;
 /// One packet of a clip.
 #[derive(Clone, Debug)]
 pub struct ClipPacket {
-    /// What follows the RTP header.
+    /// Bytes after the RTP header.
     pub payload: Bytes,
     /// Index of its frame in the loop.
     pub frame: u32,

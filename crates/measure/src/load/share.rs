@@ -113,7 +113,7 @@ struct Slot {
 enum SlotState {
     Empty,
     Active,
-    /// Asked to stop, and not ended yet.
+    /// The client was asked to stop, but has not ended yet.
     Stopping,
     Waiting {
         due: Time,

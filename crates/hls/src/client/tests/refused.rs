@@ -46,7 +46,7 @@ fn connection_of_a_refused_request_is_used_again() {
         assert_eq!(world.count(m::REFUSALS), 1);
         let segments = world.count(m::SEGMENTS);
         assert!(segments > 9);
-        // Its body is no media.
+        // The body of a refusal does not count as media.
         assert_eq!(world.count(m::PAYLOAD_BYTES), segments * 188);
         assert_eq!(world.stop(), Outcome::Stopped);
     }

@@ -14,19 +14,22 @@ use crate::mediagen::ts::stamp::{STAMP_PID, Stamp};
 
 /// Bits in the first four bytes that show an undamaged packet with payload only (ISO/IEC 13818-1,
 /// 2.4.3.2).
-const PLAIN_MASK: u32 = 0xff80_0030;
-const PLAIN: u32 = (SYNC as u32) << 24 | 0x10;
-const UNIT_START: u32 = 0x0040_0000;
+pub(super) const PLAIN_MASK: u32 = 0xff80_0030;
+pub(super) const PLAIN: u32 = (SYNC as u32) << 24 | 0x10;
+pub(super) const UNIT_START: u32 = 0x0040_0000;
+pub(super) const ADAPTATION: u32 = 0x20;
+pub(super) const PID_MASK: u32 = 0x001f_ff00;
+pub(super) const COUNTER_MASK: u32 = 0x0f;
 
 #[inline]
-fn first_word(packet: &[u8; PACKET_LEN]) -> u32 {
+pub(super) fn first_word(packet: &[u8; PACKET_LEN]) -> u32 {
     let [a, b, c, d, ..] = *packet;
     u32::from_be_bytes([a, b, c, d])
 }
 
 #[inline]
 fn pid_of(word: u32) -> u16 {
-    (word >> 8) as u16 & 0x1fff
+    ((word & PID_MASK) >> 8) as u16
 }
 
 /// True if the packet has the PID of stamps.
@@ -90,7 +93,7 @@ impl TsChecker {
             let is_looked_at = word & UNIT_START != 0
                 || self.random_access.is_none()
                     && self.tables.entry.is_some_and(|own| own.0 == pid);
-            if !is_table && !is_looked_at && self.pids.continues(pid, word as u8 & 0x0f) {
+            if !is_table && !is_looked_at && self.pids.continues(pid, (word & COUNTER_MASK) as u8) {
                 self.coded_pictures.packet(pid, at);
                 return;
             }

@@ -5,6 +5,9 @@ use crate::mediagen::time_code::TimeCode;
 use crate::mediagen::ts::packet::{Header, NULL_PID, PACKET_LEN, PAT_PID, SYNC};
 
 use super::TsCounts;
+use super::fast_path::{
+    ADAPTATION, COUNTER_MASK, PID_MASK, PLAIN, PLAIN_MASK, UNIT_START, first_word,
+};
 use super::pids::Pids;
 use super::tables::Tables;
 
@@ -94,11 +97,20 @@ impl TsFile {
         steps::count_bytes(bytes.len());
         let mut rest = bytes;
         while self.is_in_sync && !rest.is_empty() {
+            let (packets, _) = rest.as_chunks();
             if self.held_len == 0
-                && let Some((packet, after)) = rest.split_first_chunk()
+                && let Some(first) = packets.first()
             {
-                self.packet(packet);
-                rest = if self.is_in_sync { after } else { rest };
+                let plain = self.take_plain(packets);
+                rest = &rest[plain * PACKET_LEN..];
+                if plain == 0 {
+                    self.inspect(first);
+                    rest = if self.is_in_sync {
+                        &rest[PACKET_LEN..]
+                    } else {
+                        rest
+                    };
+                }
                 continue;
             }
             let taken = rest.len().min(PACKET_LEN - self.held_len);
@@ -108,7 +120,7 @@ impl TsFile {
             if self.held_len == PACKET_LEN {
                 self.held_len = 0;
                 let packet = self.held;
-                self.packet(&packet);
+                self.inspect(&packet);
                 if !self.is_in_sync {
                     self.counts.out_of_sync_bytes += PACKET_LEN as u64;
                 }
@@ -152,8 +164,37 @@ impl TsFile {
         }
     }
 
+    /// Handles the packets at the beginning that need no inspection: those that continue the
+    /// counter of the PID before, and of which nothing else is read. Nearly all are such packets.
+    /// Returns their number.
     #[inline]
-    fn packet(&mut self, packet: &[u8; PACKET_LEN]) {
+    fn take_plain(&mut self, packets: &[[u8; PACKET_LEN]]) -> usize {
+        let Some((pid, counter)) = self.pids.expected() else {
+            return 0;
+        };
+        // Maps may have arrived before the association that names their PID.
+        if self.tables.is_map(pid) || self.search != Search::Off {
+            return 0;
+        }
+        let of_units = if self.has_picture { 0 } else { UNIT_START };
+        let mask = PLAIN_MASK & !ADAPTATION | of_units | PID_MASK | COUNTER_MASK;
+        let mut expected = PLAIN | u32::from(pid) << 8 | u32::from(counter);
+        let mut count = 0;
+        for packet in packets {
+            let word = first_word(packet);
+            let is_plain = word & ADAPTATION == 0 || has_sound_adaptation(packet);
+            if word & mask != expected || !is_plain {
+                break;
+            }
+            expected = expected & !COUNTER_MASK | expected.wrapping_add(1) & COUNTER_MASK;
+            count += 1;
+        }
+        self.pids.continued(count as u64);
+        self.counts.ts_packets += count as u64;
+        count
+    }
+
+    fn inspect(&mut self, packet: &[u8; PACKET_LEN]) {
         if packet[0] != SYNC {
             self.is_in_sync = false;
             self.counts.sync_losses += 1;
@@ -220,6 +261,14 @@ impl TsFile {
             self.time_stamps = TimeStamps::read(payload, is_picture);
         }
     }
+}
+
+/// True if the adaptation field of a packet with payload is well formed (ISO/IEC 13818-1, 2.4.3.4).
+#[inline]
+fn has_sound_adaptation(packet: &[u8; PACKET_LEN]) -> bool {
+    let [_, _, _, _, length, flags, ..] = *packet;
+    let has_room = flags & 0x10 == 0 || length >= 7;
+    length == 0 || length <= 182 && has_room
 }
 
 impl TimeStamps {
@@ -299,6 +348,53 @@ mod tests {
         }
 
         #[test]
+        fn plain_packets_are_counted_as_if_inspected(
+            changes in prop::collection::vec((0usize..60, 0usize..6, any::<u8>()), 0..8),
+            fields in prop::collection::vec((0usize..60, 0usize..6, 0usize..4), 0..8),
+            moved in prop::collection::vec((0usize..60, 0usize..60), 0..8),
+            seeks: bool,
+        ) {
+            let mut bytes = segments(1).remove(0);
+            let packets = bytes.as_chunks_mut::<PACKET_LEN>().0;
+            let count = packets.len();
+            for (packet, byte, value) in changes {
+                packets[packet % count][byte] = value;
+            }
+            for (packet, length, flags) in fields {
+                let packet = &mut packets[packet % count];
+                packet[3] |= 0x20;
+                packet[4] = [0, 1, 6, 7, 182, 183][length];
+                packet[5] = [0, 0x10, 0x40, 0x80][flags];
+            }
+            for (from, to) in moved {
+                packets[to % count] = packets[from % count];
+            }
+            let make = || match seeks {
+                true => TsFile::seeking_picture(),
+                false => TsFile::default(),
+            };
+            let mut inspected = make();
+            for packet in &*packets {
+                match inspected.is_in_sync {
+                    true => inspected.inspect(packet),
+                    false => break,
+                }
+            }
+            let after = inspected.counts.ts_packets as usize * PACKET_LEN;
+            inspected.counts.out_of_sync_bytes = (bytes.len() - after) as u64;
+            let mut file = make();
+            bytes.chunks(1316).for_each(|bytes| file.feed(bytes));
+            prop_assert_eq!(file.finish(), inspected.finish());
+            prop_assert_eq!(file.first_picture(), inspected.first_picture());
+            prop_assert_eq!(file.time_code(), inspected.time_code());
+            prop_assert_eq!(file.time_stamps(), inspected.time_stamps());
+            prop_assert_eq!(file.has_tables(), inspected.has_tables());
+            let own: Vec<_> = file.pids.counts().collect();
+            let expected: Vec<_> = inspected.pids.counts().collect();
+            prop_assert_eq!(own, expected);
+        }
+
+        #[test]
         fn any_bytes_are_survived(
             bytes in prop::collection::vec(any::<u8>(), 0..2000),
             packets in 0usize..4,
@@ -346,6 +442,19 @@ mod tests {
         let tables = &segment[..starts[0]];
         assert_eq!(seek(&[tables, &segment[starts[1]..]].concat()), None);
         assert_eq!(check(&segment, 100).first_picture(), None);
+    }
+
+    #[test]
+    fn maps_count_from_the_association_that_names_them() {
+        let mut segment = segments(1).remove(0);
+        let packets = segment.as_chunks_mut::<PACKET_LEN>().0;
+        let [association, map, picture] = [packets[0], packets[1], packets[2]];
+        let mut next_map = map;
+        next_map[3] = next_map[3] & 0xf0 | next_map[3].wrapping_add(1) & 0x0f;
+        let file = check(&[picture, map, association, next_map].concat(), 1316);
+        assert!(file.has_tables() && file.time_code().is_some());
+        let file = check(&[picture, map, association].concat(), 1316);
+        assert!(!file.has_tables());
     }
 
     #[test]

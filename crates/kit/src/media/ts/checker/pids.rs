@@ -59,6 +59,25 @@ impl Pids {
         true
     }
 
+    /// Returns the PID of the last packet, and the counter of a packet with payload that continues
+    /// it.
+    #[inline]
+    pub(super) fn expected(&self) -> Option<(u16, u8)> {
+        let state = self.states.get(self.last)?;
+        let number = self.numbers.get(self.last)?;
+        Some((*number, state.counter.wrapping_add(1) & 0x0f))
+    }
+
+    /// Handles a number of packets of the last PID, with payload only, that continue its counter.
+    #[inline]
+    pub(super) fn continued(&mut self, packets: u64) {
+        if let Some(pid) = self.states.get_mut(self.last).filter(|_| packets > 0) {
+            pid.packets += packets;
+            pid.counter = (u64::from(pid.counter) + packets) as u8 & 0x0f;
+            pid.is_duplicated = false;
+        }
+    }
+
     #[inline]
     pub(super) fn packet(&mut self, header: &Header, counts: &mut TsCounts) {
         if self.numbers.get(self.last) != Some(&header.pid) {

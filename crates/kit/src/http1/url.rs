@@ -3,7 +3,7 @@
 use std::fmt;
 
 pub use crate::url::UrlError;
-use crate::url::{UrlParts, UrlProblem, percent_decode, resolve};
+use crate::url::{MAX_URL, UrlParts, UrlProblem, percent_decode, resolve};
 
 /// An absolute HTTP URL.
 #[derive(Clone, PartialEq, Eq)]
@@ -124,6 +124,9 @@ impl Url {
         if location.trim().is_empty() {
             return Err(UrlProblem::Host.error_for(""));
         }
+        if let Some(url) = self.plain_sibling(location) {
+            return Ok(url);
+        }
         let mut url = Url::parse(&resolve(&self.to_string(), location)?)?;
         // The zone is neither sent nor displayed, so it is lost in `resolve`.
         if url.authority == self.authority {
@@ -134,6 +137,42 @@ impl Url {
         }
         Ok(url)
     }
+
+    /// Resolves a reference that needs no rewriting, as most in playlists: a path relative to the
+    /// folder of this URL, of plain characters and without dot segments.
+    fn plain_sibling(&self, reference: &str) -> Option<Url> {
+        let path = self.target.split('?').next()?;
+        let (folder, _) = path.rsplit_once('/')?;
+        let is_plain = |text: &str| {
+            text.len() < MAX_URL / 4
+                && text.bytes().all(is_plain_byte)
+                && !text.split('/').any(|segment| segment.starts_with('.'))
+        };
+        let is_relative = !reference.starts_with(['/', '?']);
+        // With the longest scheme.
+        let is_long = "https://".len() + self.authority.len() + self.target.len() > MAX_URL;
+        if is_long || !is_relative || !is_plain(reference) || !is_plain(folder) {
+            return None;
+        }
+        let mut target = String::with_capacity(folder.len() + 1 + reference.len());
+        for part in [folder, "/", reference] {
+            target.push_str(part);
+        }
+        Some(Url {
+            secure: self.secure,
+            host: self.host.clone(),
+            port: self.port,
+            authority: self.authority.clone(),
+            target,
+            credentials: self.credentials.clone(),
+        })
+    }
+}
+
+/// True for characters that need no escaping in a target, and that are no part of a scheme, an
+/// authority or a fragment (RFC 3986, 2.2 and 2.3).
+fn is_plain_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~/?=&%+".contains(&byte)
 }
 
 impl fmt::Display for Url {
@@ -151,7 +190,56 @@ impl fmt::Debug for Url {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn plain_references_are_resolved_as_others(
+            folders in "(/[a-c.%]{0,3}){0,3}",
+            reference in "[a-c0./?=&%+~]{1,12}",
+            has_password: bool,
+        ) {
+            let user = if has_password { "u:p@" } else { "" };
+            let url = Url::parse(&format!("http://{user}[fe80::1%25eth0]:81{folders}/x?y=/z"));
+            let url = url.expect("a URL");
+            let Some(found) = url.plain_sibling(&reference) else {
+                return Ok(());
+            };
+            let expected = Url::parse(&resolve(&url.to_string(), &reference).expect("it is valid"));
+            let expected = expected.expect("a URL");
+            prop_assert_eq!(found.to_string(), expected.to_string());
+            prop_assert_eq!((found.host(), found.port()), (url.host(), url.port()));
+            prop_assert_eq!(found.user_info(), url.user_info());
+        }
+    }
+
+    #[test]
+    fn references_in_need_of_rewriting_are_not_plain() {
+        let url = Url::parse("http://h/a/b?c").expect("a URL");
+        for reference in ["0/123.ts", "x.m4s?token=a%20b&n=1", "v1/720p_3~.ts"] {
+            let found = url.plain_sibling(reference).expect("it is plain");
+            assert_eq!(found.target(), format!("/a/{reference}"));
+        }
+        for other in [
+            "/x",
+            "//g/x",
+            "?y",
+            "#z",
+            "../x",
+            "a/./b",
+            "a b",
+            "http://g/",
+            "\u{e9}",
+            "a;b:c",
+            "a#b",
+        ] {
+            assert_eq!(url.plain_sibling(other), None, "{other}");
+        }
+        let odd = Url::parse("http://h/a/../b/c").expect("a URL");
+        assert_eq!(odd.plain_sibling("x"), None);
+    }
 
     #[test]
     fn parameters_are_appended_to_the_query() {
@@ -203,7 +291,7 @@ mod tests {
             let error = Url::parse(wrong).expect_err(wrong).to_string();
             assert!(!error.contains("secret"), "{error}");
         }
-        let long = format!("http://h/{}", "a".repeat(crate::url::MAX_URL));
+        let long = format!("http://h/{}", "a".repeat(MAX_URL));
         assert_eq!(
             Url::parse(&long).map_err(|error| error.why),
             Err(UrlProblem::TooLong)

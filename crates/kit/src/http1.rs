@@ -4,25 +4,28 @@
 //! The body of a response is passed on in pieces and never buffered. Heads, chunk size lines and
 //! trailers are bounded, so that no response makes the decoder hold more than [`MAX_HEAD`] bytes.
 
-use std::fmt;
+use std::{fmt, iter};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::mediagen::steps;
+use head::write_fields;
+use headers::USUAL_HEAD;
 
 mod additional_fields;
 mod cookies;
 mod head;
+mod headers;
 mod url;
 
 pub use additional_fields::AdditionalFields;
 pub use cookies::Cookies;
 pub use head::{
-    FieldError, FieldRules, HeadReader, RequestLine, TooLong, lines, parse_status_line, start_line,
-    write_field, write_head,
+    Head, HeadReader, RequestLine, TooLong, lines, parse_status_line, start_line, write_field,
+    write_head,
 };
-pub use head::{Head, Headers, is_token, is_value};
+pub use headers::{FieldError, FieldRules, Headers, is_token, is_value};
 pub use url::{Url, UrlError};
 
 /// Maximum length in bytes of a response's head, and of its trailers.
@@ -46,10 +49,13 @@ pub fn write_request(
     version: Version,
     headers: &[(&str, &str)],
 ) -> Vec<u8> {
-    let line = format!("{method} {} {}", url.target(), version.name());
-    let mut fields = vec![("Host", url.authority())];
-    fields.extend_from_slice(headers);
-    write_head(&line, &fields)
+    let mut out = Vec::with_capacity(USUAL_HEAD);
+    for part in [method, " ", url.target(), " ", version.name()] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    let host = ("Host", url.authority());
+    write_fields(iter::once(host).chain(headers.iter().copied()), &mut out);
+    out
 }
 
 /// Version of HTTP with a text format.
@@ -375,6 +381,9 @@ impl ResponseDecoder {
     fn head(&mut self, rest: &[u8], at: &mut usize) -> Result<Option<Head>, ResponseError> {
         const NAME: &[u8] = b"HTTP/1.";
         let before = self.buffer.len();
+        if before == 0 {
+            self.buffer.reserve(USUAL_HEAD.min(rest.len()));
+        }
         let whole = self.buffer_line(rest, at, MAX_HEAD, ResponseError::HeadTooLong);
         // Another protocol on this port is detected by the first bytes.
         let begin = &self.buffer[..self.buffer.len().min(NAME.len())];

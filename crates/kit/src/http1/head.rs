@@ -1,11 +1,9 @@
 //! Message heads: a start line and header fields (RFC 9112, 2 to 5), read and written. RTSP has
 //! header fields of the same form (RFC 2326, 4.2).
 
-use std::borrow::Cow;
-
+use super::headers::{FieldError, FieldRules, Headers, USUAL_HEAD, is_token, is_value};
 use super::{MAX_HEADERS, ResponseError, Version};
 use crate::mediagen::steps;
-use crate::url::percent_encode_bytes;
 
 /// Head of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,143 +50,6 @@ impl Head {
     }
 }
 
-/// Header fields in message order. Names are case-insensitive.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Headers(Vec<(String, String)>);
-
-/// Treatment of lines that are not header fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldRules {
-    /// The head is malformed. A name that is not a token (RFC 9110, 5.6.2) is malformed too.
-    Strict,
-    /// The line is skipped. A name is any text before the colon.
-    Lenient,
-}
-
-/// Reason why header fields could not be parsed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldError {
-    /// A line is not a header field.
-    Malformed,
-    /// There are too many fields.
-    TooMany,
-}
-
-impl Headers {
-    /// Creates an empty list.
-    pub const fn new() -> Headers {
-        Headers(Vec::new())
-    }
-
-    /// Parses at most `fields_max` fields. Empty lines are skipped.
-    pub fn parse<'a>(
-        lines: impl Iterator<Item = &'a [u8]>,
-        rules: FieldRules,
-        fields_max: usize,
-    ) -> Result<Headers, FieldError> {
-        let strict = rules == FieldRules::Strict;
-        let mut fields: Vec<(String, String)> = Vec::new();
-        for line in lines.filter(|line| !line.is_empty()) {
-            let line = decode_line(line);
-            if line.starts_with([' ', '\t']) {
-                // A folded line continues the value before it (RFC 9112, 5.2).
-                match fields.last_mut() {
-                    Some((_, value)) => unfold(value, line.trim()),
-                    None if strict => return Err(FieldError::Malformed),
-                    None => {}
-                }
-                continue;
-            }
-            let field = line.split_once(':').map(|(name, value)| match strict {
-                true => (name.trim_end(), value.trim()),
-                false => (name.trim(), value.trim()),
-            });
-            match field.filter(|(name, _)| !strict || is_token(name)) {
-                Some(_) if fields.len() >= fields_max => return Err(FieldError::TooMany),
-                Some((name, value)) => fields.push((name.to_owned(), value.to_owned())),
-                None if strict => return Err(FieldError::Malformed),
-                None => {}
-            }
-        }
-        Ok(Headers(fields))
-    }
-
-    /// Returns the value of the first field of this name.
-    pub fn get(&self, name: &str) -> Option<&str> {
-        let mut fields = self.0.iter();
-        let found = fields.find(|(own, _)| own.eq_ignore_ascii_case(name))?;
-        Some(&found.1)
-    }
-
-    /// Returns the values of all fields of this name.
-    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        let own = self
-            .0
-            .iter()
-            .filter(move |(own, _)| own.eq_ignore_ascii_case(name));
-        own.map(|(_, value)| value.as_str())
-    }
-
-    /// Returns the elements of a list-valued field, from all lines of this name, in order, without
-    /// empty ones (RFC 9110, 5.3 and 5.6.1). Elements must not contain quoted commas.
-    pub fn list<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        let elements = self.all(name).flat_map(|value| value.split(','));
-        elements
-            .map(str::trim)
-            .filter(|element| !element.is_empty())
-    }
-
-    /// Returns `true` if the list contains the token, ignoring case.
-    pub fn contains_token(&self, name: &str, token: &str) -> bool {
-        self.list(name)
-            .any(|element| element.eq_ignore_ascii_case(token))
-    }
-
-    /// Appends a field.
-    pub fn push(&mut self, name: impl Into<String>, value: impl Into<String>) {
-        self.0.push((name.into(), value.into()));
-    }
-
-    /// Replaces all fields of this name by one.
-    pub fn set(&mut self, name: &str, value: impl Into<String>) {
-        self.remove(name);
-        self.push(name, value);
-    }
-
-    /// Removes all fields of this name.
-    pub fn remove(&mut self, name: &str) {
-        self.0.retain(|(own, _)| !own.eq_ignore_ascii_case(name));
-    }
-
-    /// Returns all fields as name and value.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-    }
-}
-
-/// Decodes a line. Bytes that are not UTF-8 are replaced, except in fields that hold a URL: there
-/// they are percent-encoded, because the URL would differ without them.
-fn decode_line(line: &[u8]) -> Cow<'_, str> {
-    const OF_URLS: [&[u8]; 3] = [b"Location", b"Content-Location", b"Content-Base"];
-    let text = String::from_utf8_lossy(line);
-    let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
-    let name = name.trim_ascii();
-    match OF_URLS.iter().any(|of| of.eq_ignore_ascii_case(name)) {
-        true if matches!(text, Cow::Owned(_)) => Cow::Owned(percent_encode_bytes(line)),
-        _ => text,
-    }
-}
-
-/// Appends a folded line to a value.
-fn unfold(value: &mut String, more: &str) {
-    if !value.is_empty() && !more.is_empty() {
-        value.push(' ');
-    }
-    value.push_str(more);
-}
-
 /// Writes a header field. Line ends and NUL become spaces, so that the value cannot begin another
 /// field.
 pub fn write_field(name: &str, value: &str, out: &mut Vec<u8>) {
@@ -204,29 +65,23 @@ pub fn write_field(name: &str, value: &str, out: &mut Vec<u8>) {
 /// Writes a whole head with the empty line at its end. The start line must not contain line ends.
 pub fn write_head(start_line: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     debug_assert!(is_value(start_line));
-    let mut out = Vec::with_capacity(256);
+    let mut out = Vec::with_capacity(USUAL_HEAD);
     out.extend_from_slice(start_line.as_bytes());
-    out.extend_from_slice(b"\r\n");
-    for (name, value) in fields {
-        debug_assert!(is_token(name) && is_value(value));
-        write_field(name, value, &mut out);
-    }
-    out.extend_from_slice(b"\r\n");
+    write_fields(fields.iter().copied(), &mut out);
     out
 }
 
-/// Returns `true` if the text is a token, which can be the name of a header field (RFC 9110,
-/// 5.6.2).
-pub fn is_token(text: &str) -> bool {
-    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !text.is_empty() && text.bytes().all(token)
-}
-
-/// Returns `true` if the text can be the value of a header field (RFC 9110, 5.5): one line without
-/// control characters.
-pub fn is_value(text: &str) -> bool {
-    text.bytes()
-        .all(|byte| byte == b'\t' || byte >= 0x20 && byte != 0x7f)
+/// Writes what follows a start line: its end, header fields, and the empty line at the end.
+pub(super) fn write_fields<'a>(
+    fields: impl Iterator<Item = (&'a str, &'a str)>,
+    out: &mut Vec<u8>,
+) {
+    out.extend_from_slice(b"\r\n");
+    for (name, value) in fields {
+        debug_assert!(is_token(name) && is_value(value));
+        write_field(name, value, out);
+    }
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Lines of a head, which end in CRLF or LF.
@@ -351,59 +206,6 @@ impl HeadReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_list_may_span_lines_and_hold_empty_elements() {
-        let text = "Connection: keep-alive\r\nA: x\r\nconnection: ,Foo ,\tUPGRADE,\r\nB:\r\n";
-        let headers = Headers::parse(lines(text.as_bytes()), FieldRules::Strict, 9);
-        let headers = headers.expect("sound fields");
-        let all: Vec<_> = headers.list("Connection").collect();
-        assert_eq!(all, ["keep-alive", "Foo", "UPGRADE"]);
-        assert!(
-            headers.contains_token("Connection", "upgrade")
-                && headers.contains_token("Connection", "foo")
-        );
-        assert!(
-            !headers.contains_token("Connection", "up") && !headers.contains_token("A", "upgrade")
-        );
-        assert_eq!(headers.list("B").chain(headers.list("C")).count(), 0);
-    }
-
-    #[test]
-    fn url_fields_keep_bytes_that_are_not_utf8() {
-        let head = b"location : /T\xe9l\xe9\r\nX: \xe9\r\nContent-Base: /\xc3\xa9\r\n";
-        let headers = Headers::parse(lines(head), FieldRules::Strict, 9).expect("sound fields");
-        assert_eq!(headers.get("Location"), Some("/T%E9l%E9"));
-        assert_eq!(headers.get("X"), Some("\u{fffd}"));
-        assert_eq!(headers.get("Content-Base"), Some("/é"));
-    }
-
-    fn fields(text: &str, rules: FieldRules, fields_max: usize) -> Result<String, FieldError> {
-        let headers = Headers::parse(lines(text.as_bytes()), rules, fields_max)?;
-        let all = headers
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"));
-        Ok(all.collect::<Vec<_>>().join(";"))
-    }
-
-    #[test]
-    fn field_rules_decide_on_malformed_lines() {
-        use FieldRules::{Lenient, Strict};
-        let sound = "A: 1\r\nB : 2\n C\r\n\r\n\t\r\nD:\r\n  e\r\n";
-        for rules in [Strict, Lenient] {
-            assert_eq!(fields(sound, rules, 9).as_deref(), Ok("A=1;B=2 C;D=e"));
-            assert_eq!(fields(sound, rules, 2), Err(FieldError::TooMany));
-        }
-        for (wrong, lenient) in [
-            ("no colon\r\nA: 1", "A=1"),
-            (" folded\r\nA: 1", "A=1"),
-            ("a b: 1", "a b=1"),
-            (": 1", "=1"),
-        ] {
-            assert_eq!(fields(wrong, Strict, 9), Err(FieldError::Malformed));
-            assert_eq!(fields(wrong, Lenient, 9).as_deref(), Ok(lenient));
-        }
-    }
 
     #[test]
     fn field_values_cannot_inject_lines() {

@@ -192,7 +192,7 @@ fn endless_head_is_rejected() {
         .2,
         Err(ResponseError::HeadTooLong)
     );
-    let pieces: Vec<&[u8]> = std::iter::once(&b"HTTP/1.1 200 OK\r\n"[..])
+    let pieces: Vec<&[u8]> = iter::once(&b"HTTP/1.1 200 OK\r\n"[..])
         .chain((0..10_000).map(|_| &b"x: y\r\n"[..]))
         .collect();
     assert_eq!(decode(&pieces).2, Err(ResponseError::HeadTooLong));

@@ -67,7 +67,7 @@ impl Response {
     }
 
     /// Appends a header.
-    pub fn with(mut self, name: &str, value: impl Into<String>) -> Response {
+    pub fn with(mut self, name: &str, value: impl AsRef<str>) -> Response {
         self.headers.push(name, value);
         self
     }

@@ -1,9 +1,9 @@
 //! Parsing of playlists, line by line.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use quick_m3u8::config::ParsingOptionsBuilder;
+use quick_m3u8::config::{ParsingOptions, ParsingOptionsBuilder};
 use quick_m3u8::tag::hls::{
     EnumeratedString, Key as KeyTag, MediaType, Method, Part as PartTag, PreloadHint,
     PreloadHintType, Tag,
@@ -32,6 +32,29 @@ const REPORT_TAG: &str = "-X-RENDITION-REPORT";
 
 /// Format of a key that is a resource of 16 bytes (RFC 8216, 4.3.2.4).
 const KEY_FORMAT: &str = "identity";
+
+/// Tags that are parsed. Making the set costs as much as parsing several segments.
+static OPTIONS: LazyLock<ParsingOptions> = LazyLock::new(|| {
+    ParsingOptionsBuilder::new()
+        .with_parsing_for_media_sequence()
+        .with_parsing_for_endlist()
+        .with_parsing_for_define()
+        .with_parsing_for_start()
+        .with_parsing_for_server_control()
+        .with_parsing_for_part_inf()
+        .with_parsing_for_part()
+        .with_parsing_for_preload_hint()
+        .with_parsing_for_skip()
+        .with_parsing_for_inf()
+        .with_parsing_for_byterange()
+        .with_parsing_for_discontinuity()
+        .with_parsing_for_key()
+        .with_parsing_for_map()
+        .with_parsing_for_gap()
+        .with_parsing_for_media()
+        .with_parsing_for_stream_inf()
+        .build()
+});
 
 impl Playlist {
     /// Parses a playlist. Bytes that are not UTF-8 are replaced. `before` is the last playlist of
@@ -66,26 +89,7 @@ impl Playlist {
             },
             ..Builder::default()
         };
-        let options = ParsingOptionsBuilder::new()
-            .with_parsing_for_media_sequence()
-            .with_parsing_for_endlist()
-            .with_parsing_for_define()
-            .with_parsing_for_start()
-            .with_parsing_for_server_control()
-            .with_parsing_for_part_inf()
-            .with_parsing_for_part()
-            .with_parsing_for_preload_hint()
-            .with_parsing_for_skip()
-            .with_parsing_for_inf()
-            .with_parsing_for_byterange()
-            .with_parsing_for_discontinuity()
-            .with_parsing_for_key()
-            .with_parsing_for_map()
-            .with_parsing_for_gap()
-            .with_parsing_for_media()
-            .with_parsing_for_stream_inf()
-            .build();
-        let mut reader = Reader::from_str(&text, options);
+        let mut reader = Reader::from_str(&text, OPTIONS.clone());
         loop {
             match reader.read_line() {
                 Ok(None) => break,

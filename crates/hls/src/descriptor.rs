@@ -90,6 +90,8 @@ impl PopulationKeys for ClientConfig {
     fn facts(&self) -> Facts<'_> {
         Facts {
             tls: Some(&self.tls),
+            // The next request is sent when a response is complete.
+            reads_at_once: true,
             ..Facts::new(&PROTOCOL, None, None)
         }
     }

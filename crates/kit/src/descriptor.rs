@@ -313,6 +313,9 @@ pub struct Facts<'a> {
     pub tls: Option<&'a TlsConfig>,
     /// `true` if clients send or receive media at all.
     pub has_media: bool,
+    /// `true` if connections with media are read as soon as data arrives, so that no packet ring
+    /// has to receive the arrival times of their segments.
+    pub reads_at_once: bool,
     /// `true` if the clients receive media.
     pub receives: bool,
     /// Media that the clients publish; `None` if they play.
@@ -359,6 +362,7 @@ impl<'a> Facts<'a> {
         Facts {
             tls: None,
             has_media: true,
+            reads_at_once: false,
             receives: published.is_none(),
             published,
             sent: None,

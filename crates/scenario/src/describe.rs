@@ -52,6 +52,9 @@ pub struct PopulationPlan {
     pub multicast: bool,
     /// True if its clients send or receive media.
     pub media: bool,
+    /// True if its clients read connections with media as soon as data arrives, so that a packet
+    /// ring is of no use to them.
+    pub reads_at_once: bool,
     /// True if its clients read their media from UDP sockets themselves, so that no packet ring
     /// sees it.
     pub by_sockets: bool,
@@ -312,6 +315,7 @@ fn plan_population(population: &Population, clients_max: u64, all: u64) -> Popul
         udp_ports: each(sockets.udp_pairs.saturating_mul(2)),
         multicast: facts.is_multicast,
         media: facts.has_media,
+        reads_at_once: facts.reads_at_once,
         by_sockets: facts.by_sockets,
     }
 }

@@ -131,6 +131,7 @@ fn worker_plans(
                         tls: tls.clone(),
                         traced: Traced::default(),
                         media: population.config.facts().has_media,
+                        reads_at_once: population.config.facts().reads_at_once,
                         sources: population.config.facts().source_addresses.to_vec(),
                     }),
                 }

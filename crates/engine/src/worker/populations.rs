@@ -37,6 +37,8 @@ pub(crate) struct ClientPlan {
     pub(crate) tls: Arc<net::tls::Client>,
     /// True if the clients send or receive media.
     pub(crate) media: bool,
+    /// True if connections with media are read as soon as data arrives.
+    pub(crate) reads_at_once: bool,
     /// Local addresses of outgoing connections; empty if routing decides.
     pub(crate) sources: Vec<IpAddr>,
     /// The traced clients, on any worker.
@@ -72,6 +74,7 @@ impl ClientPlan {
             client,
             tls,
             media: true,
+            reads_at_once: false,
             sources: Vec::new(),
             traced: Traced::default(),
         }
@@ -228,6 +231,12 @@ impl Populations {
     /// Returns `true` if the clients send or receive media. Always true for a server's population.
     pub(super) fn has_media(&self, index: usize) -> bool {
         self.each[index].plan.as_ref().is_none_or(|plan| plan.media)
+    }
+
+    /// Returns `true` if the packet ring is to receive the segments of the clients' connections.
+    pub(super) fn has_segment_times(&self, index: usize) -> bool {
+        let plan = self.each[index].plan.as_ref();
+        plan.is_none_or(|plan| plan.media && !plan.reads_at_once)
     }
 
     /// Returns the local addresses of the population's outgoing connections.
@@ -441,6 +450,7 @@ mod tests {
                 client: Arc::new(|_, _| Err("no URL".to_owned())),
                 traced: Traced::default(),
                 media: false,
+                reads_at_once: false,
                 sources: Vec::new(),
             }),
         };

@@ -54,21 +54,22 @@ impl ReceivePath {
         description: &Description,
     ) -> Result<ReceivePath, EngineError> {
         let tester = &scenario.tester;
+        // For media over TCP, the ring shows when its segments arrived.
+        let suits_ring = |plan: &PopulationPlan| plan.media && !plan.reads_at_once;
         let of = |plan: &PopulationPlan| match plan.udp_ports {
             0 if plan.by_sockets => 0,
-            0 if !plan.media => 0,
+            0 if !suits_ring(plan) => 0,
             0 => plan.clients_max,
             ports => ports,
         };
-        // For media over TCP, the ring shows when its segments arrived.
         let populations = &description.populations;
         let mut each = populations.iter();
         let unseen = |plan: &PopulationPlan| plan.multicast || plan.by_sockets;
-        let segments = each.any(|plan| plan.media && plan.udp_ports == 0 && !unseen(plan));
+        let segments = each.any(|plan| suits_ring(plan) && plan.udp_ports == 0 && !unseen(plan));
         let mut each = populations.iter();
         let udp = each.any(|plan| plan.udp_ports > 0 || unseen(plan));
         let all_unseen = populations.iter().all(unseen);
-        let no_media = populations.iter().all(|plan| !plan.media);
+        let none_suits = populations.iter().all(|plan| !suits_ring(plan));
         let ports = populations.iter().map(of).sum();
         let named = named_ports(scenario)?;
         let claim = match named {
@@ -88,7 +89,7 @@ impl ReceivePath {
                         .to_owned(),
                 ));
             }
-            Receive::Auto if all_unseen || no_media => (Path::Sockets, None),
+            Receive::Auto if all_unseen || none_suits => (Path::Sockets, None),
             Receive::Ring => match ring(tester) {
                 Ok(ring) if shared => (ring, Some(SHARED.to_owned())),
                 Ok(ring) => (ring, None),

@@ -209,6 +209,7 @@ fn plans(
                 client: client.clone(),
                 traced: crate::trace::Traced::default(),
                 media: true,
+                reads_at_once: false,
                 sources: Vec::new(),
             }),
         }],

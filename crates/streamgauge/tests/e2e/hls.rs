@@ -108,6 +108,10 @@ fn recorded_segments_are_played_once_and_to_the_end() {
     .expect(0);
     let report = Report::read(&folder.path().join("out.json"));
     assert_eq!(report.clients("completed"), 3);
+    // Players read at once, so a ring is of no use, whether there is one or not.
+    let tester = &report.0["tester"];
+    assert_eq!(tester["receive_path"], "sockets");
+    assert!(tester["receive_hint"].is_null(), "{tester}");
     let metric = |name: &str| number(report.metric(name));
     assert_eq!(metric("segments"), 3 * segments);
     assert_eq!(metric("segments_due"), metric("segments"));

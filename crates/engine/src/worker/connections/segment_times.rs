@@ -14,8 +14,8 @@
 //!
 //! Until media has begun, a connection is read on readiness. Its end is noticed immediately, and
 //! deferred until the ring has caught up. A connection whose segments the ring does not receive (no
-//! free port in the range, the beginning was missed, address translation) is read on readiness for
-//! its whole lifetime.
+//! free port in the range, the beginning was missed, address translation, clients that read at once
+//! anyway) is read on readiness for its whole lifetime.
 //!
 //! Segments from the ring are queued by share, and processed when the turn of the share comes. With
 //! thousands of connections, the state of each is then fetched from memory once for each turn, not

@@ -103,6 +103,7 @@ pub(super) fn one_client(client: MakeClient, leave: Leave) -> WorkerPlan {
         client,
         traced: crate::trace::Traced::default(),
         media: true,
+        reads_at_once: false,
         sources: Vec::new(),
     });
     duty

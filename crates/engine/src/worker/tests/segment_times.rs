@@ -25,6 +25,8 @@ struct Heard {
     closed: Option<CloseReason>,
     /// Number of bytes in the first window.
     first_window: i64,
+    /// True if the client connected from a port of the worker's own range.
+    from_own_port: bool,
 }
 
 /// Connects, reports playing at the first byte, and receives until the connection ends.
@@ -58,13 +60,14 @@ fn listener_to(to: SocketAddr, heard: Arc<Mutex<Heard>>) -> Box<dyn Session> {
 /// Runs one client on a worker with a ring. `serve` gets the server's side of the connection and
 /// the clock of the run.
 fn heard_of(segments: bool, serve: impl FnOnce(TcpStream, &Clock) + Send + 'static) -> Heard {
-    heard_of_at(LOCAL, segments, serve)
+    heard_of_at(LOCAL, segments, false, serve)
 }
 
 /// As [`heard_of`], with a given loopback address.
 fn heard_of_at(
     address: IpAddr,
     segments: bool,
+    reads_at_once: bool,
     serve: impl FnOnce(TcpStream, &Clock) + Send + 'static,
 ) -> Heard {
     // One at a time: a sender keeps a processor busy, and late segments leave in bursts.
@@ -75,10 +78,11 @@ fn heard_of_at(
     let to = SocketAddr::new(address, port);
     let (clock, begun) = mpsc::channel::<Clock>();
     let server = std::thread::spawn(move || {
-        let (stream, _) = listener.accept().expect("it connects");
+        let (stream, from) = listener.accept().expect("it connects");
         stream.set_nodelay(true).expect("it is open");
         let clock = begun.recv().expect("the run begins");
         serve(stream, &clock);
+        from.port()
     });
     let heard = Arc::new(Mutex::new(Heard::default()));
     let client: MakeClient = {
@@ -91,7 +95,8 @@ fn heard_of_at(
         after: Duration::ZERO,
     };
     let ports = ports();
-    let settings = RingSettings::new(Family::V4, ports.ports().expect("some"));
+    let own_ports = ports.ports().expect("some");
+    let settings = RingSettings::new(Family::V4, own_ports.clone());
     let duty = WorkerPlan {
         populations: vec![WorkerPopulation {
             name: "toys".to_owned(),
@@ -106,6 +111,7 @@ fn heard_of_at(
                 tls: Arc::new(net::tls::Client::new(net::tls::Trust::default())),
                 traced: crate::trace::Traced::default(),
                 media: true,
+                reads_at_once,
                 sources: Vec::new(),
             }),
         }],
@@ -125,9 +131,10 @@ fn heard_of_at(
     let seen = play(vec![duty], |_, run, _| {
         let _ = clock.send(run.same_start());
     });
-    server.join().expect("it served");
+    let from = server.join().expect("it served");
     assert_eq!(seen.outcomes(), [&Outcome::Completed]);
     let mut heard = heard.lock().expect("nobody panics with it");
+    heard.from_own_port = own_ports.contains(&from);
     heard.first_window = Seen::sum(&seen.population[..1], COUNTED);
     std::mem::take(&mut *heard)
 }
@@ -164,6 +171,25 @@ fn send_every(every: Duration, stream: &mut TcpStream, clock: &Clock, count: usi
 
 fn all(count: usize) -> Vec<u8> {
     (0..count).flat_map(segment).collect()
+}
+
+#[test]
+fn connections_that_are_read_at_once_are_not_on_the_ring() {
+    const COUNT: usize = 20;
+    if !may_have_a_ring() {
+        return;
+    }
+    for reads_at_once in [false, true] {
+        let heard = heard_of_at(LOCAL, true, reads_at_once, |mut stream, clock| {
+            send_paced(&mut stream, clock, COUNT);
+        });
+        assert_eq!(
+            (heard.bytes == all(COUNT), heard.closed),
+            (true, Some(CloseReason::End))
+        );
+        // The ring receives the segments of these ports alone.
+        assert_eq!(heard.from_own_port, !reads_at_once);
+    }
 }
 
 #[test]
@@ -252,7 +278,7 @@ fn connection_invisible_to_the_ring_is_read_at_once() {
     for (address, segments) in [(LOCAL, false), (mapped, true)] {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let heard = heard_of_at(address, segments, |mut stream, clock| {
+            let heard = heard_of_at(address, segments, false, |mut stream, clock| {
                 send_paced(&mut stream, clock, COUNT);
             });
             assert_eq!(

@@ -111,7 +111,9 @@ impl Worker {
         let slot = self.sessions.get(owner.session);
         let population = slot.map(|slot| slot.population);
         let media = population.is_none_or(|population| self.populations.has_media(population));
-        let watches = media && self.connections.segment_times.is_some();
+        let by_ring =
+            population.is_none_or(|population| self.populations.has_segment_times(population));
+        let watches = by_ring && self.connections.segment_times.is_some();
         let request = ConnectRequest {
             owner,
             population,

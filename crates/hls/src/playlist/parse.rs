@@ -1,5 +1,6 @@
 //! Parsing of playlists, line by line.
 
+use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -75,7 +76,10 @@ impl Playlist {
         before: Option<&MediaPlaylist>,
         origin: Origin<'_>,
     ) -> Result<Playlist, PlaylistError> {
-        let text = String::from_utf8_lossy(bytes);
+        let text = match str::from_utf8(bytes) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(bytes),
+        };
         let text = text.trim_start_matches('\u{feff}').trim_start();
         if !text.starts_with("#EXTM3U") {
             return Err(PlaylistError::NotPlaylist);

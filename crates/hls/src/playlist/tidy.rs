@@ -7,11 +7,15 @@ use std::borrow::Cow;
 /// to a quoted string, nor to the title of a segment, nor to a date, and without commas after the
 /// last attribute.
 pub(super) fn without_blanks(text: &str) -> Cow<'_, str> {
-    let is_odd = |line: &str| {
-        let ends = line.ends_with(',') && line.starts_with("#EXT-X-");
-        ends || line.contains([' ', '\t'])
+    let bytes = text.as_bytes();
+    let ends_in_comma = |line: &[u8]| {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        line.ends_with(b",") && line.starts_with(b"#EXT-X-")
     };
-    if !text.lines().any(is_odd) {
+    let is_tidy = !bytes.contains(&b' ')
+        && !bytes.contains(&b'\t')
+        && !bytes.split(|&byte| byte == b'\n').any(ends_in_comma);
+    if is_tidy {
         return Cow::Borrowed(text);
     }
     let mut tidy = String::with_capacity(text.len());

@@ -114,8 +114,7 @@ pub(super) fn replace<'a>(
 ) -> Result<(Cow<'a, str>, Variables), PlaylistError> {
     const TAG: &str = "#EXT-X-DEFINE:";
     let mut variables = Variables::default();
-    let defines = || text.lines().any(|line| line.starts_with(TAG));
-    if !text.contains(REFERENCE) && !defines() {
+    if !text.contains(REFERENCE) && !text.contains(TAG) {
         return Ok((text, variables));
     }
     let mut replaced = String::with_capacity(text.len());

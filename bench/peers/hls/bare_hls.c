@@ -1,8 +1,9 @@
-// The least that a player of live HLS does: each connection requests every segment when it is due, and reads what arrives.
+// The least that a player of live HLS does: it requests the playlist when a segment is due and, once that has arrived, the
+// segment, on a connection of its own each. It ignores what it reads.
 //
-// Usage: bare_hls PORT CLIENTS SECONDS SEGMENT_MS
+// Usage: bare_hls PORT CLIENTS SECONDS SEGMENT_MS [segments]
 //
-// It reads no playlist but the first, to learn the number of the newest segment, and ignores what it reads.
+// With `segments`, it requests no playlist but the first, to learn the number of the newest segment.
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -62,17 +63,36 @@ static long newest(int port) {
     return atol(last);
 }
 
+// A player: its two connections, and the segment that is next.
+struct player {
+    int playlists, media;
+    long segment;
+};
+
+static void request_segment(struct player *player) {
+    char path[64];
+    snprintf(path, sizeof path, "/live/0/%ld.ts", player->segment++);
+    request(player->media, path);
+}
+
 int main(int count, char **words) {
-    if (count != 5) return fprintf(stderr, "usage: bare_hls PORT CLIENTS SECONDS SEGMENT_MS\n"), 2;
+    int with_playlists = count == 5;
+    if (count != 5 && (count != 6 || strcmp(words[5], "segments")))
+        return fprintf(stderr, "usage: bare_hls PORT CLIENTS SECONDS SEGMENT_MS [segments]\n"), 2;
     int port = atoi(words[1]), clients = atoi(words[2]);
     double seconds = atof(words[3]), interval = atof(words[4]) / 1000;
-    int poll = epoll_create1(0), *sockets = calloc(clients, sizeof *sockets);
-    for (int i = 0; i < clients; i++) {
-        sockets[i] = connected(port);
-        struct epoll_event event = {.events = EPOLLIN, .data.fd = sockets[i]};
-        if (epoll_ctl(poll, EPOLL_CTL_ADD, sockets[i], &event) < 0) die("epoll_ctl");
-    }
+    int poll = epoll_create1(0);
+    struct player *players = calloc(clients, sizeof *players);
     long segment = newest(port);
+    for (int i = 0; i < clients; i++) {
+        players[i] = (struct player){.playlists = -1, .media = connected(port), .segment = segment};
+        if (with_playlists) players[i].playlists = connected(port);
+        for (int of_playlists = 0; of_playlists <= with_playlists; of_playlists++) {
+            struct epoll_event event = {.events = EPOLLIN, .data.u64 = 2 * i + of_playlists};
+            int fd = of_playlists ? players[i].playlists : players[i].media;
+            if (epoll_ctl(poll, EPOLL_CTL_ADD, fd, &event) < 0) die("epoll_ctl");
+        }
+    }
     puts("ready");
     fflush(stdout);
     // As players that began one after the other, each has a time of its own within the interval.
@@ -81,18 +101,22 @@ int main(int count, char **words) {
     while (now() < end) {
         double due = begin + asked * interval / clients;
         while (due <= now()) {
-            char path[64];
-            snprintf(path, sizeof path, "/live/0/%lld.ts", segment + asked / clients);
-            request(sockets[asked % clients], path);
+            struct player *player = &players[asked % clients];
+            if (with_playlists) request(player->playlists, "/live/index.m3u8");
+            else request_segment(player);
             due = begin + ++asked * interval / clients;
         }
         struct epoll_event events[256];
         double wait = (due < end ? due : end) - now();
         int ready = epoll_wait(poll, events, 256, wait > 0 ? (int)(wait * 1000) + 1 : 0);
         for (int i = 0; i < ready; i++) {
-            ssize_t got = read(events[i].data.fd, buffer, sizeof buffer);
+            struct player *player = &players[events[i].data.u64 / 2];
+            int of_playlists = events[i].data.u64 % 2;
+            // A playlist is far smaller than what is read at once.
+            ssize_t got = read(of_playlists ? player->playlists : player->media, buffer, sizeof buffer);
             if (got <= 0) die("read");
             bytes += got;
+            if (of_playlists) request_segment(player);
         }
     }
     printf("%llu bytes\n", bytes);

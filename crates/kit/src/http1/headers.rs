@@ -13,9 +13,14 @@ const USUAL_FIELDS: usize = 8;
 
 /// Header fields in message order. Names are case-insensitive.
 ///
-/// A list takes two allocations, whatever the number of its fields.
+/// A list takes three allocations, whatever the number of its fields. It is one pointer, because
+/// decoders return messages and media packets as one type, which would grow with it.
 #[derive(Clone, Default)]
-pub struct Headers {
+pub struct Headers(Option<Box<Contents>>);
+
+/// Fields of a list.
+#[derive(Clone, Default)]
+struct Contents {
     /// Names and values, one after the other.
     text: String,
     fields: Vec<Field>,
@@ -43,17 +48,14 @@ pub enum FieldRules {
 pub enum FieldError {
     /// A line is not a header field.
     Malformed,
-    /// There are too many fields.
+    /// More fields than the caller allows.
     TooMany,
 }
 
 impl Headers {
     /// Creates an empty list.
     pub const fn new() -> Headers {
-        Headers {
-            text: String::new(),
-            fields: Vec::new(),
-        }
+        Headers(None)
     }
 
     /// Parses at most `fields_max` fields. Empty lines are skipped.
@@ -63,7 +65,7 @@ impl Headers {
         fields_max: usize,
     ) -> Result<Headers, FieldError> {
         let strict = rules == FieldRules::Strict;
-        let mut headers = Headers {
+        let mut contents = Contents {
             text: String::with_capacity(USUAL_HEAD),
             fields: Vec::with_capacity(USUAL_FIELDS),
         };
@@ -71,8 +73,8 @@ impl Headers {
             let line = decode_line(line);
             if line.starts_with([' ', '\t']) {
                 // A folded line continues the value before it (RFC 9112, 5.2).
-                match headers.fields.is_empty() {
-                    false => headers.unfold(line.trim()),
+                match contents.fields.is_empty() {
+                    false => contents.unfold(line.trim()),
                     true if strict => return Err(FieldError::Malformed),
                     true => {}
                 }
@@ -83,24 +85,13 @@ impl Headers {
                 false => (name.trim(), value.trim()),
             });
             match field.filter(|(name, _)| !strict || is_token(name)) {
-                Some(_) if headers.fields.len() >= fields_max => return Err(FieldError::TooMany),
-                Some((name, value)) => headers.push(name, value),
+                Some(_) if contents.fields.len() >= fields_max => return Err(FieldError::TooMany),
+                Some((name, value)) => contents.push(name, value),
                 None if strict => return Err(FieldError::Malformed),
                 None => {}
             }
         }
-        Ok(headers)
-    }
-
-    /// Appends a folded line to the last value, with which the text ends.
-    fn unfold(&mut self, more: &str) {
-        if let Some(field) = self.fields.last_mut() {
-            if field.name_end < field.end && !more.is_empty() {
-                self.text.push(' ');
-            }
-            self.text.push_str(more);
-            field.end = self.text.len();
-        }
+        Ok(Headers(Some(Box::new(contents))))
     }
 
     /// Returns the value of the first field of this name.
@@ -135,16 +126,8 @@ impl Headers {
 
     /// Appends a field.
     pub fn push(&mut self, name: impl AsRef<str>, value: impl AsRef<str>) {
-        let begin = self.text.len();
-        self.text.push_str(name.as_ref());
-        let name_end = self.text.len();
-        self.text.push_str(value.as_ref());
-        let end = self.text.len();
-        self.fields.push(Field {
-            begin,
-            name_end,
-            end,
-        });
+        let contents = self.0.get_or_insert_default();
+        contents.push(name.as_ref(), value.as_ref());
     }
 
     /// Replaces all fields of this name by one.
@@ -168,6 +151,36 @@ impl Headers {
 
     /// Returns all fields as name and value.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().flat_map(|contents| contents.iter())
+    }
+}
+
+impl Contents {
+    fn push(&mut self, name: &str, value: &str) {
+        let begin = self.text.len();
+        self.text.push_str(name);
+        let name_end = self.text.len();
+        self.text.push_str(value);
+        let end = self.text.len();
+        self.fields.push(Field {
+            begin,
+            name_end,
+            end,
+        });
+    }
+
+    /// Appends a folded line to the last value, with which the text ends.
+    fn unfold(&mut self, more: &str) {
+        if let Some(field) = self.fields.last_mut() {
+            if field.name_end < field.end && !more.is_empty() {
+                self.text.push(' ');
+            }
+            self.text.push_str(more);
+            field.end = self.text.len();
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let parts = |field: &Field| {
             (
                 &self.text[field.begin..field.name_end],

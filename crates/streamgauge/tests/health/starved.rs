@@ -67,8 +67,8 @@ fn one_core_shared_with_busy_loops_makes_the_run_invalid() {
     }
     let folder = folder();
     let (ours, the_servers) = cores();
-    // Read from sockets, so many packets need more than the share of a core that the busy loops
-    // leave to the tester. With a packet ring, or with fewer packets, a fast core would need less.
+    // 24 busy loops leave the tester 4 % of the core. Reading these streams from sockets takes
+    // more on any machine; from a packet ring, a fast core needs less.
     let server = Server::start(folder.path(), &["--bitrate", "2Mbps"]);
     let moved = Command::new("taskset")
         .args(["-acp", &the_servers, &server.id().to_string()])
